@@ -17,6 +17,7 @@ import collections
 import http.client
 import json
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -68,15 +69,18 @@ class Server:
 
     def start(self):
         self.process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL)
-        self.admin = wait("it listens", self.address)
-        self.public = "http://" + wait("it answers", self.status)["listen"][0]
+        found = wait("it answers", self.found)
+        self.admin, self.public = "http://" + found["admin"]["listen"], "http://" + found["listen"][0]
 
-    def address(self):
+    def found(self):
+        """The status on the socket in the data directory; a killed server's refuses."""
         try:
-            holder = json.loads((Path(self.data) / "LOCK").read_text())
-        except (OSError, ValueError):
+            with socket.socket(socket.AF_UNIX) as admin:
+                admin.connect(str(Path(self.data) / "admin.sock"))
+                admin.sendall(b"GET /status HTTP/1.0\r\n\r\n")
+                return json.loads(admin.makefile("rb").read().partition(b"\r\n\r\n")[2])
+        except OSError:
             return None
-        return holder.get("admin") and f"http://{holder['admin']}" if holder.get("pid") == self.process.pid else None
 
     def status(self):
         return json.loads(get(self.admin + "/status")[2])

@@ -15,14 +15,12 @@ pub mod metrics;
 mod process;
 pub(crate) mod reload;
 pub(crate) mod snapshots;
+pub(crate) mod socket;
 pub(crate) mod status;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
-use pingora::apps::http_app::ServeHttp;
-use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
 use crate::answer::purge::Purger;
@@ -34,6 +32,7 @@ use crate::snapshots::Snapshots;
 
 use bundle::Bundles;
 use console::Console;
+use guard::Refusal;
 use reload::Reloader;
 use snapshots::Action;
 use status::Status;
@@ -126,7 +125,24 @@ fn methods(path: &str) -> Option<&'static str> {
 }
 
 impl Admin {
-    async fn answer(&self, method: &Method, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
+    /// Answers a request. `may_write`: whether it may give commands.
+    async fn answer(&self, request: &http::request::Parts, may_write: Result<(), Refusal>) -> Reply {
+        let (method, path, query) = (&request.method, request.uri.path(), request.uri.query());
+        let mut reply = self.reply(method, path, query, &request.headers, may_write).await;
+        if *method == Method::HEAD {
+            reply.body_mut().clear();
+        }
+        reply
+    }
+
+    async fn reply(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        headers: &http::HeaderMap,
+        may_write: Result<(), Refusal>,
+    ) -> Reply {
         match methods(path) {
             None => return error(StatusCode::NOT_FOUND, PATHS),
             Some(allow) if !allow.split(", ").any(|name| name == method.as_str()) => return not_allowed(allow),
@@ -136,7 +152,7 @@ impl Admin {
         if matches!(*method, Method::GET | Method::HEAD) {
             return if path == "/snapshots" { perform(Action::List).await } else { self.read(path, query, headers) };
         }
-        if let Err(refusal) = guard::may_write(&self.settings.load().admin, headers) {
+        if let Err(refusal) = may_write {
             return error(StatusCode::FORBIDDEN, refusal.as_str());
         }
         match (path, Action::of_path(path)) {
@@ -210,19 +226,5 @@ impl Admin {
             }
             _ => error(StatusCode::NOT_FOUND, PATHS),
         }
-    }
-}
-
-#[async_trait]
-impl ServeHttp for Admin {
-    async fn response(&self, session: &mut ServerSession) -> Reply {
-        let request = session.req_header();
-        let (method, path, headers) = (request.method.clone(), request.uri.path().to_owned(), request.headers.clone());
-        let query = request.uri.query().map(str::to_owned);
-        let mut response = self.answer(&method, &path, query.as_deref(), &headers).await;
-        if method == Method::HEAD {
-            response.body_mut().clear();
-        }
-        response
     }
 }

@@ -9,6 +9,7 @@
 pub mod core;
 pub(crate) mod error;
 pub(crate) mod fleet;
+pub(crate) mod hosted;
 pub mod in_memory;
 pub(crate) mod keeper;
 pub(crate) mod reload;
@@ -18,7 +19,6 @@ pub(crate) mod sockets;
 pub mod stop;
 mod systemd;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -35,6 +35,7 @@ use crate::admin::front::AdminFront;
 use crate::admin::health::NOTHING_TO_SERVE;
 use crate::admin::history::Sampler;
 use crate::admin::reload::{Reloader, Reloads};
+use crate::admin::socket::{AdminSocket, SocketState};
 use crate::admin::status::Status;
 use crate::answer::Responder;
 use crate::answer::find::{Absent, Finder};
@@ -103,6 +104,7 @@ struct Server {
     gate: Gate,
     https: Option<Service<TlsGate>>,
     operators: AdminFront,
+    socket: AdminSocket,
     /// What is done beside answering.
     tasks: Vec<(&'static str, BoxFuture<'static, ()>)>,
     keeper: Keeper,
@@ -136,7 +138,8 @@ impl Server {
             publish: config.publish.url.is_some().then(|| publishing.clone()),
             ..status(config, addresses, &core, https.as_ref(), &fixed, &telemetry)
         });
-        let keeper = keeper(&core, addresses.admin);
+        let keeper = keeper(&core);
+        let socket = AdminSocket::new(core.data_dir.clone(), status.socket.clone());
         let publisher = fleet::publisher(config, &core, &publishing)?;
         let purger = Purger {
             cache: core.cache.clone(),
@@ -152,7 +155,6 @@ impl Server {
         });
         let (clients, operators) = reload::rooms(config);
         let connections = Connections::new(clients, counters);
-        announce(config, addresses, &core);
         let (https, certificate) = {
             let start = |https: Https| https.start(Gate::new(&public, &connections, headers.clone()));
             https.map(start).transpose()?.unzip()
@@ -192,6 +194,7 @@ impl Server {
             gate: Gate::new(&public, &connections, headers),
             https,
             operators: AdminFront::new(admin, in_flight.clone(), operators),
+            socket,
             tasks,
             keeper,
             status,
@@ -203,7 +206,7 @@ impl Server {
 
     /// Listens, and follows orders until one ends it.
     fn listen(self, sockets: Sockets, orders: impl FnOnce(Probe) -> Result<Orders, AppError>) -> Result<(), AppError> {
-        let Self { gate, https, operators, tasks, keeper, status, reload, in_flight, details } = self;
+        let Self { gate, https, operators, socket, tasks, keeper, status, reload, in_flight, details } = self;
         let _keeper = keeper.start().map_err(AppError::Thread)?;
         let systemd = Systemd::default();
         let _status_line =
@@ -215,6 +218,7 @@ impl Server {
         let mut services = Services::new();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let addresses = sockets.addresses();
+        announce(&addresses, &status);
         let mut public = Service::new("public".to_owned(), gate);
         addresses.public.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));
         services.listen(public, sockets.public, threads, beats())?;
@@ -222,6 +226,7 @@ impl Server {
             addresses.tls.into_iter().map(buffered).for_each(|listener| https.add_listener(listener));
             services.listen(https, sockets.tls, threads, beats())?;
         }
+        services.accept("commands", Arc::new(operators.trusting()), socket.connections())?;
         let mut admin = Service::new("admin".to_owned(), operators);
         admin.add_listener(ListenerConfig::tcp(addresses.admin.to_string()));
         services.listen(admin, vec![sockets.admin], 1, beats())?;
@@ -279,26 +284,26 @@ fn fixed(core: &Core, has_dumps: bool) -> Fixed {
 }
 
 /// The keeper of the data directory.
-fn keeper(core: &Core, admin: SocketAddr) -> Keeper {
+fn keeper(core: &Core) -> Keeper {
     Keeper {
         data_dir: core.data_dir.clone(),
         snapshots: core.data().map(|data| data.snapshots.clone()),
         budget: core.origin().map(|origin| origin.client.budget().clone()),
         heals: matches!(core.role, Role::Shield(_) | Role::Mirror(_) | Role::Replica(_)),
-        admin,
     }
 }
 
 /// Logs where the server listens.
-fn announce(config: &Config, addresses: &Addresses, core: &Core) {
+fn announce(addresses: &Addresses, status: &Status) {
+    let usage = status.usage.as_str();
     for address in &addresses.public {
-        tracing::info!(%address, r#use = config.usage().as_str(), "serving");
+        tracing::info!(%address, r#use = usage, "serving");
     }
     for address in &addresses.tls {
-        tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
+        tracing::info!(%address, r#use = usage, "serving HTTPS");
     }
     tracing::info!(address = %addresses.admin, "admin listener");
-    if config.usage() == Use::Offline && core.current.load().is_none() {
+    if status.usage == Use::Offline && status.current.load().is_none() {
         tracing::warn!("{NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
     }
 }
@@ -340,6 +345,8 @@ fn status(
         telemetry: telemetry.clone(),
         settings: core.settings.clone(),
         reloads: Reloads::default(),
+        socket: SocketState::default(),
+        admin: addresses.admin,
         max_age: config.bundle.max_age,
         clock: core.clock.clone(),
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),

@@ -63,7 +63,7 @@ pub(crate) const MAX_TEXT: usize = 32 << 20;
 
 const MAGIC: [u8; 8] = *b"\x89GSB\r\n\x1a\n";
 
-/// Progress: bytes or records done, and in all.
+/// Progress: bytes done, and in all.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Why a bundle is refused.

@@ -5,6 +5,7 @@
 mod actions;
 mod audit;
 mod bundle;
+mod check;
 mod demo;
 mod generated;
 mod origin;
@@ -22,16 +23,13 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::admin::health::NOTHING_TO_SERVE;
 use crate::app::error::AppError;
 use crate::app::signals;
 use crate::app::sockets::{expect_descriptors, files};
-use crate::bundle::signature::{SignatureError, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
 use crate::fleet::place::Place;
 use crate::serve::tls::provider;
-use crate::store::DataDir;
 use crate::tasks::threads;
 use crate::words::{remedy, with_causes};
 
@@ -44,7 +42,7 @@ const EXIT_CONFIG: u8 = 64;
 
 /// The fewest open files with which a server answers clients, and with which a command runs.
 const FILES_OF_SERVER: u64 = 128;
-const FILES_OF_COMMAND: u64 = 32;
+const FILES_OF_COMMAND: u64 = 64;
 /// How many threads are started by a server and by a command, beside those that serve clients.
 const THREADS_OF_SERVER: usize = 40;
 const THREADS_OF_COMMAND: usize = 8;
@@ -60,6 +58,7 @@ Exit codes:
   64  the command line or the configuration is wrong
 
 Environment variables:
+  GRANDSTAND_CONFIG         the configuration file, without --config
   GRANDSTAND__SECTION__KEY  sets a configuration key: GRANDSTAND__ORIGIN__URL sets origin.url
   NO_COLOR                  if not empty: no colours
 
@@ -79,13 +78,43 @@ struct Cli {
 #[derive(Clone, Debug, Args)]
 struct Sources {
     /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE")]
+    ///
+    /// Without it, the file that GRANDSTAND_CONFIG names, or else ./grandstand.toml or /etc/grandstand/grandstand.toml, the
+    /// first that exists.
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Set one configuration key; repeatable
     ///
     /// It overrides the file and the environment. A value that is not TOML is taken as a string.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
+}
+
+/// The variable that names the configuration file.
+const CONFIG: &str = "GRANDSTAND_CONFIG";
+
+/// Where the configuration file is, if nothing names it: the first that exists.
+const PLACES: [&str; 2] = ["grandstand.toml", "/etc/grandstand/grandstand.toml"];
+
+impl Sources {
+    /// The same with the file that is read, and whether nobody has named it.
+    fn found(&self) -> (Self, bool) {
+        let named = || std::env::var_os(CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
+        let config = self.config.clone().or_else(named);
+        let is_named = config.is_some();
+        let places = PLACES.map(Path::new).into_iter().filter(|_| !is_named);
+        let found = config.or_else(|| places.filter(|path| path.exists()).map(Path::to_owned).next());
+        (Self { config: found, sets: self.sets.clone() }, !is_named)
+    }
+
+    /// The same; says which file is read if nobody has named it.
+    fn told(&self) -> Self {
+        let (found, is_default) = self.found();
+        if let (true, Some(path)) = (is_default, &found.config) {
+            tell(format!("configuration: {}", path.display()));
+        }
+        found
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -100,7 +129,7 @@ enum Command {
     /// Try grandstand: run a sample origin and a mirror of it
     ///
     /// Both listen on loopback only. The data is synthetic, and never changes. The mirror's data goes with the demo, unless
-    /// you name a directory with --set data_dir=DIR. The demo limits no client, and its ttl is 30 s; to try the limit:
+    /// you name a directory with --set data_dir=DIR. No configuration is read but that of --config. The demo limits no client, and its ttl is 30 s; to try the limit:
     /// --set rate_limit.requests_per_minute=60. Other ports: --set listen=127.0.0.1:8190 --set
     /// admin.listen=127.0.0.1:9191.
     Demo(demo::Demo),
@@ -118,7 +147,7 @@ enum Command {
     /// Check the configuration and print the values in effect
     ///
     /// If there are mistakes, prints each one with its key; the exit code is 64. Secrets are never printed.
-    Check(Sources),
+    Check(check::Check),
     /// Run the sample origin alone, with synthetic data
     Origin(origin::Origin),
     /// Move snapshots as files, for example across an air gap
@@ -219,7 +248,7 @@ pub fn run() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Sync(sync) => sync.run(),
         Command::Audit(audit) => audit.run(),
-        Command::Check(sources) => check(&sources),
+        Command::Check(check) => check.run(),
         Command::Origin(origin) => origin.run(),
         Command::Bundle(bundle) => bundle.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
@@ -342,34 +371,4 @@ fn needs_snapshots(config: &Config) -> Result<(), Failure> {
 
 fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
     examine_to_serve(sources).finish().map_err(Failure::Config)
-}
-
-/// What a server finds out only when it publishes: whether it can sign.
-fn check_publisher(examined: &mut Examined) {
-    let publish = examined.config.publish.clone();
-    if let (Some(_), Some(key)) = (&publish.url, &publish.sign_key) {
-        match Signer::needs_password(key) {
-            // It was reported already.
-            Err(SignatureError::Io { .. }) => {}
-            Err(error) => examined.fail("publish.sign_key", &error),
-            Ok(true) if publish.sign_password_file.is_none() => {
-                examined.fail("publish.sign_key", &"needs a password: set publish.sign_password_file");
-            }
-            Ok(_) => {}
-        }
-    }
-}
-
-fn check(sources: &Sources) -> Result<ExitCode, Failure> {
-    let mut examined = examine_to_serve(sources);
-    check_publisher(&mut examined);
-    let Loaded { config, warnings } = examined.finish().map_err(Failure::Config)?;
-    for warning in warnings {
-        tell(format!("warning: {warning}"));
-    }
-    if config.usage() == Use::Offline && !DataDir::has_snapshot(&config.data_dir) {
-        tell(format!("warning: {NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`"));
-    }
-    say(format!("# use: {}\n{}", config.usage().as_str(), config.describe()))?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -70,7 +70,7 @@ use database::FORMAT;
 pub use details::{DetailMeta, DetailRecord, DetailState};
 pub(crate) use details::{DetailStream, ExportedDetail};
 pub use error::{OpenError, StoreError};
-pub(crate) use error::{catches_panics, is_full};
+pub(crate) use error::{catches_panics, is_full, process};
 pub(crate) use files::nameless;
 #[cfg(test)]
 use garbage::Collected;

@@ -200,7 +200,7 @@ impl Bundles {
         let directory = self.data_dir.clone();
         blocking(move || {
             let mut file = upload::nameless(&directory)?;
-            let exported = snapshots.export(&mut file, since.as_deref(), complete, &mut |_, _| {})?;
+            let exported = snapshots.export(&mut file, since.as_deref(), complete)?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
             Ok(Sent::File(Box::new(Download::of_bundle(file, exported))))
         })

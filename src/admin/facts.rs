@@ -110,6 +110,7 @@ pub(crate) struct StatusFacts {
 pub(crate) struct AdminFacts {
     /// Who may give commands: `free` (everybody), `token` or `refused` (nobody).
     pub writes: String,
+    pub listen: Option<SocketAddr>,
 }
 
 /// The public HTTPS listener.
@@ -301,13 +302,13 @@ impl StatusFacts {
 }
 
 impl AdminFacts {
-    pub(super) fn of(config: &AdminConfig) -> Self {
+    pub(super) fn of(config: &AdminConfig, listen: SocketAddr) -> Self {
         let writes = match config.secret() {
             Some(_) => "token",
             None if config.accepts_writes() => "free",
             None => "refused",
         };
-        Self { writes: writes.to_owned() }
+        Self { writes: writes.to_owned(), listen: Some(listen) }
     }
 }
 

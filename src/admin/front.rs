@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::request::Parts;
 use http::{Method, StatusCode};
 use pingora::ErrorType;
 use pingora::apps::ServerApp;
-use pingora::apps::http_app::ServeHttp as _;
 use pingora::http::ResponseHeader;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
@@ -43,7 +43,9 @@ const LINGER: Duration = Duration::from_secs(30);
 
 /// The admin listener with deadlines.
 pub(crate) struct AdminFront {
-    admin: Admin,
+    admin: Arc<Admin>,
+    /// Whether whoever can connect may do everything: connections come from a socket whose permissions say who can.
+    trusts: bool,
     /// A stop waits for requests here, too.
     in_flight: InFlight,
     connections: Connections,
@@ -52,7 +54,13 @@ pub(crate) struct AdminFront {
 impl AdminFront {
     /// A front before `admin`.
     pub(crate) fn new(admin: Admin, in_flight: InFlight, connections: Connections) -> Self {
-        Self { admin, in_flight, connections }
+        Self { admin: Arc::new(admin), trusts: false, in_flight, connections }
+    }
+
+    /// The same before a socket whose permissions are the trust.
+    pub(crate) fn trusting(&self) -> Self {
+        let (in_flight, connections) = (self.in_flight.clone(), self.connections.clone());
+        Self { admin: self.admin.clone(), trusts: true, in_flight, connections }
     }
 }
 
@@ -137,22 +145,29 @@ impl AdminFront {
             session.set_keepalive(None);
         }
         let local = session.server_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip);
-        let request = session.req_header();
-        let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
-        if let Err(foreign) = guard::is_for_us(&self.admin.settings.load().admin, local, request) {
+        let request: &Parts = session.req_header();
+        let request = request.clone();
+        let method = &request.method;
+        let (is_for_us, may_write) = if self.trusts {
+            (Ok(()), Ok(()))
+        } else {
+            let config = &self.admin.settings.load().admin;
+            (guard::is_for_us(config, local, &request), guard::may_write(config, &request.headers))
+        };
+        if let Err(foreign) = is_for_us {
             session.set_keepalive(None);
             let mut refusal = error(StatusCode::FORBIDDEN, &foreign);
-            if method == Method::HEAD {
+            if *method == Method::HEAD {
                 refusal.body_mut().clear();
             }
             timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
             linger(&mut session).await;
-        } else if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
+        } else if request.uri.path() == "/bundle" && matches!(*method, Method::GET | Method::POST) {
             // The rest of an upload is not read.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.
-            let sent = match guard::may_write(&self.admin.settings.load().admin, &session.req_header().headers) {
-                Ok(()) => self.admin.bundles.answer(&method, query.as_deref(), &mut session).await,
+            let sent = match may_write {
+                Ok(()) => self.admin.bundles.answer(method, request.uri.query(), &mut session).await,
                 Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
             };
             match sent {
@@ -165,7 +180,7 @@ impl AdminFront {
         } else {
             // A command on snapshots waits for an import, and its result is sent, however late.
             let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
-            let reply = timeout(deadline, self.admin.response(&mut session)).await.ok()?;
+            let reply = timeout(deadline, self.admin.answer(&request, may_write)).await.ok()?;
             match session {
                 // A wrong clock is reported, too.
                 ServerSession::H1(h1) if has_time().is_err() => {

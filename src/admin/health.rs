@@ -91,6 +91,7 @@ impl Status {
         let client_ip = ClientIpConfig { trusted_proxies, ..ClientIpConfig::default() };
         all.extend(self.limiter.refused.findings(now, |peer| client_ip.trusts(peer)));
         all.extend(self.reloads.findings());
+        all.extend(self.socket.finding());
         all.extend(self.audits.as_ref().and_then(|audits| audits.score().finding()));
         let access = self.access.load();
         let queues = standard_error().into_iter().chain(access.as_ref().map(|access| &access.lines));

@@ -42,6 +42,7 @@ use super::facts::{
 use super::health;
 use super::process::Process;
 use super::reload::Reloads;
+use super::socket::SocketState;
 
 /// The public HTTPS listener.
 pub(crate) struct TlsStatus {
@@ -87,6 +88,10 @@ pub(crate) struct Status {
     pub settings: Settings,
     /// How the last reload ended.
     pub reloads: Reloads,
+    /// Whether commands find this server in its data directory.
+    pub socket: SocketState,
+    /// The address of the admin listener.
+    pub admin: SocketAddr,
     /// `bundle.max_age`; `None`: any age.
     pub max_age: Option<Duration>,
     pub clock: Clock,
@@ -186,7 +191,7 @@ impl Status {
             public_url: config.public_url.as_str().to_owned(),
             listen: self.listen.clone(),
             data_dir: self.data_dir.clone(),
-            admin: AdminFacts::of(&config.admin),
+            admin: AdminFacts::of(&config.admin, self.admin),
             tls: self
                 .tls
                 .as_ref()

@@ -117,6 +117,30 @@ pub(crate) struct Data {
 }
 
 impl Core {
+    /// What is stored, offline, whatever the use. If the current snapshot cannot be read, the others still can. `anew`: the
+    /// directory is made if it is missing, and a store that cannot be opened is repaired.
+    pub(super) fn open_data(config: &Config, anew: bool) -> Result<Self, AppError> {
+        if !anew {
+            expect_data(config)?;
+        }
+        let (settings, clock) = (Settings::new(config.clone()), Clock::system());
+        let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
+        let (current, cache) = (SnapshotPointer::default(), Cache::new(config.cache.max_bytes));
+        let store = Arc::new(open_or_rebuild(&data_dir, anew)?);
+        let snapshots = snapshots(&settings, &store, &current, &clock);
+        match snapshots.restore() {
+            Err(SnapshotsError::Store(error @ StoreError::Damaged(_))) => {
+                tracing::error!("the current snapshot cannot be read: {error}");
+            }
+            restored => restored?,
+        }
+        let details = Details::open(store.clone(), cache.clone(), snapshots.newest().clone())?;
+        let searches = Searches::new(current.clone(), settings.clone());
+        let role = Role::Offline(Box::new(Offline { data: Data { store, snapshots, details, searches } }));
+        let rewrite = Rewrite::new(None, &aliases(config)?, config.public_url.as_str());
+        Ok(Self { data_dir, current, cache, rewrite, clock, is_demo: false, settings, role })
+    }
+
     /// Opens the data directory, loads the current snapshot, and prepares all services. Fails if something is missing, held
     /// or broken.
     pub fn open(config: &Config) -> Result<Self, AppError> {
@@ -312,33 +336,6 @@ pub(crate) fn expect_data(config: &Config) -> Result<(), AppError> {
     // A relative path says nothing to somebody in another working directory.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     Err(if path.exists() { AppError::NoData(path) } else { AppError::NoDirectory(path) })
-}
-
-/// The snapshots of a data directory without a server, for commands. The first value keeps it locked. If the current
-/// snapshot cannot be read, the others still can.
-pub(crate) fn open_snapshots(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
-    expect_data(config)?;
-    let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
-    restored(config, data_dir, false)
-}
-
-/// The same; creates the directory if necessary, and repairs a store that cannot be opened.
-pub(crate) fn open_snapshots_anew(config: &Config) -> Result<(DataDir, Snapshots), AppError> {
-    let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
-    restored(config, data_dir, true)
-}
-
-fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataDir, Snapshots), AppError> {
-    let store = open_or_rebuild(&data_dir, rebuilds)?;
-    let settings = Settings::new(config.clone());
-    let snapshots = snapshots(&settings, &Arc::new(store), &SnapshotPointer::default(), &Clock::system());
-    match snapshots.restore() {
-        Err(SnapshotsError::Store(error @ StoreError::Damaged(_))) => {
-            tracing::error!("the current snapshot cannot be read: {error}");
-        }
-        restored => restored?,
-    }
-    Ok((data_dir, snapshots))
 }
 
 fn snapshots(settings: &Settings, store: &Arc<Store>, current: &SnapshotPointer, clock: &Clock) -> Snapshots {

@@ -1,10 +1,9 @@
 //! Maintains the data directory while the server runs: repairs a damaged store, notices when a disk is writable again,
-//! writes the holder's address to the lock, and drops old changes.
+//! writes the holder's id to the lock, and drops old changes.
 //!
 //! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::snapshots::Snapshots;
@@ -27,18 +26,16 @@ pub(crate) struct Keeper {
     pub budget: Option<Budget>,
     /// Whether lost data can be fetched again; if not, nothing is repaired.
     pub heals: bool,
-    /// The admin listener.
-    pub admin: SocketAddr,
 }
 
 impl Keeper {
     /// Starts the thread.
     pub(crate) fn start(self) -> io::Result<Periodic> {
-        let mut announced = None;
+        let mut is_named = None;
         let mut tried: Option<Instant> = None;
         let work = move || {
-            if announced != Some(true) {
-                announced = Some(self.announce(announced.is_none()));
+            if is_named != Some(true) {
+                is_named = Some(self.name(is_named.is_none()));
             }
             if let Some(budget) = &self.budget {
                 budget.try_writing();
@@ -57,14 +54,14 @@ impl Keeper {
         Periodic::start("keeper", INTERVAL, work)
     }
 
-    fn announce(&self, warns: bool) -> bool {
-        let announced = self.data_dir.announce(self.admin);
-        if let Err(error) = &announced
+    fn name(&self, warns: bool) -> bool {
+        let signed = self.data_dir.sign();
+        if let Err(error) = &signed
             && warns
         {
-            tracing::warn!(%error, "the address of the admin listener could not be stored for other commands; trying again");
+            tracing::warn!(%error, "the id of this process could not be written into the lock of the data directory; trying again");
         }
-        announced.is_ok()
+        signed.is_ok()
     }
 }
 

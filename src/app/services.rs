@@ -3,14 +3,18 @@
 //! pingora's own `Server` exits the process or sleeps a grace period at a stop, and its runtimes cannot be given a log.
 //! Here a stop tells listeners and connections at once; [`Services::end`] ends the runtimes. Callers: [`super::serve`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::{Stream, StreamExt as _};
 use parking_lot::Mutex;
 use pingora::apps::ServerApp;
+use pingora::protocols::l4::stream::Stream as L4Stream;
 use pingora::server::Fds;
 use pingora::services::Service as _;
 use pingora::services::listening::Service;
+use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
@@ -64,6 +68,25 @@ impl Services {
         });
         self.runtimes.push(runtime);
         Ok(())
+    }
+
+    /// Serves these connections until they end or the server stops.
+    pub(super) fn accept<A: ServerApp + Send + Sync + 'static>(
+        &mut self,
+        name: &str,
+        app: Arc<A>,
+        connections: impl Stream<Item = UnixStream> + Send + 'static,
+    ) -> Result<(), AppError> {
+        let stop = self.stop.subscribe();
+        self.run(name, async move {
+            let mut connections = pin!(connections);
+            while let Some(connection) = connections.next().await {
+                let (app, stop) = (app.clone(), stop.clone());
+                let stream = L4Stream::from(connection);
+                // It serves all requests of a connection.
+                tokio::spawn(async move { app.process_new(Box::new(stream), &stop).await.map(drop) });
+            }
+        })
     }
 
     /// Runs a task until it ends or the server stops.

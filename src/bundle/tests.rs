@@ -125,7 +125,7 @@ impl World {
         }
         let mut out = Vec::new();
         let export = Export { evidence, ..self.export(base, &details) };
-        let written = write(&mut out, &export, details.into_iter().map(Ok::<_, Infallible>), &mut |_, _| {}).unwrap();
+        let written = write(&mut out, &export, details.into_iter().map(Ok::<_, Infallible>)).unwrap();
         assert_eq!(written.bytes, out.len() as u64);
         (out, written)
     }

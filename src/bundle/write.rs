@@ -10,8 +10,7 @@ use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
 use super::{
-    Detail, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta,
-    unwritable,
+    Detail, FORMAT, MAX_TEXT, WITH_KEPT_EVIDENCE, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, unwritable,
 };
 use crate::api::form::ListForm;
 use crate::api::hash::{ContentHash, Digest};
@@ -51,12 +50,11 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes a bundle. `details` are in ascending id order; `progress` gets the number done.
+/// Writes a bundle. `details` are in ascending id order.
 pub(crate) fn write<W: Write, E>(
     out: W,
     export: &Export<'_>,
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
-    progress: Progress<'_>,
 ) -> Result<Written, WriteError<E>> {
     let format = lowest_format(export);
     let mut parts = PartWriter::begin(out, export.level, format, export.base.is_none())?;
@@ -72,7 +70,7 @@ pub(crate) fn write<W: Write, E>(
         parts.push(PartKind::Evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
     }
     parts.flush(PartKind::Evidence)?;
-    let validators = write_details(&mut parts, export, details, progress)?;
+    let validators = write_details(&mut parts, export, details)?;
     let digest = parts.chain;
     for (raw, packed) in validators {
         parts.packed(PartKind::Validators, raw, &packed)?;
@@ -220,7 +218,6 @@ fn write_details<W: Write, E>(
     parts: &mut PartWriter<W>,
     export: &Export<'_>,
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
-    progress: Progress<'_>,
 ) -> Result<Packed, WriteError<E>> {
     let mut listed = listed(export.content).into_iter();
     let (mut validators, mut packed, mut counts) = (Vec::new(), Packed::new(), Counts::default());
@@ -244,7 +241,6 @@ fn write_details<W: Write, E>(
             validators = last;
         }
         counts.add(state);
-        progress(counts.all(), export.details.all());
     }
     parts.flush(PartKind::Details)?;
     if !validators.is_empty() {

@@ -14,7 +14,7 @@ use crate::admin::facts::ReloadFacts;
 use crate::config::UNCHANGED;
 use crate::words::counted;
 
-use super::target::{Chosen, Named};
+use super::target::Named;
 use super::terminal::{say, tell};
 use super::{Failure, plain};
 
@@ -100,7 +100,8 @@ impl ServerCommand {
     }
 
     fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
-        let answer = Chosen::find(&self.server, path != "/reload")?.expected()?.json(method, path)?;
+        let server = self.server.at_least_listening(path != "/reload")?.expected()?;
+        let answer = server.json(method, path)?;
         let text = if self.json { answer.to_string() } else { told(&answer) };
         say(text.lines().map(plain).collect::<Vec<_>>().join("\n"))?;
         Ok(ExitCode::SUCCESS)

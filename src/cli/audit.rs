@@ -6,19 +6,18 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-
 use http::Method;
 
-use crate::app::core::{Core, Role, expect_data};
+use crate::admin::facts::StatusFacts;
+use crate::app::hosted::Purpose;
 use crate::audit::job::{Job, Report};
 use crate::config::{LogConfig, LogLevel};
-use crate::upstream::status::Picture;
 use crate::words::counted;
 
 use super::Failure;
 use super::server::Server;
-use super::sync::{INTERVAL, needs_mirror, no_origin};
-use super::target::{Holder, Named};
+use super::sync::{INTERVAL, needs_mirror};
+use super::target::Named;
 use super::terminal::{Align, Display, Paint, say, start_log, table, tell};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
@@ -47,19 +46,14 @@ enum AuditError {
 }
 
 impl Audit {
-    /// Audits, in this process or in the server that holds the data directory; succeeds at parity.
+    /// Audits; succeeds at parity.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let mut config = self.server.config(|config| {
-            needs_mirror(config, "audit")?;
-            Ok(expect_data(config)?)
-        })?;
-        // No background samples.
-        config.mirror.examine_per_hour = 0;
+        let config = self.server.config(|config| needs_mirror(config, "audit"))?;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let job = match self.server.holder(&config, Core::open)? {
-            Holder::Here(core) => self.alone(core, &config.data_dir.display().to_string())?,
-            Holder::There(server) => self.through(&server)?,
-        };
+        let server = self.server.server(&config, Purpose::Audit)?;
+        let job = self.audit(&server);
+        server.close();
+        let job = job?;
         let (report, is_parity) = (&job.report, job.report.is_parity());
         if self.json {
             let mut told = serde_json::to_value(report)?;
@@ -72,44 +66,34 @@ impl Audit {
         Ok(if is_parity { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Opens the way to the origin itself.
-    fn alone(&self, core: Core, data_dir: &str) -> Result<Job, Failure> {
-        let Role::Mirror(mirror) = core.role else { return Err(no_origin("audit")) };
-        if core.current.load().is_none() {
-            return Err(AuditError::Nothing(data_dir.to_owned()).into());
-        }
-        let status = mirror.origin.client.status().clone();
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.spawn(mirror.lists.run());
-        let wait = |is_over: &dyn Fn(Picture) -> bool| {
+    fn audit(&self, server: &Server) -> Result<Job, Failure> {
+        let wait = |is_over: &dyn Fn(&StatusFacts) -> bool| -> Result<(), Failure> {
             let began = Instant::now();
-            while !is_over(status.picture()) && began.elapsed() < PATIENCE {
+            while server.is_here() && began.elapsed() < PATIENCE && !is_over(&server.look()?.facts) {
                 std::thread::sleep(INTERVAL);
             }
+            Ok(())
         };
-        // Changes while nothing ran are expected: the mirror refreshes first.
-        wait(&|picture| picture.refreshed_ms.is_some() || picture.last_error.is_some());
-        runtime.spawn(mirror.auditor.run());
-        let (asked, _) = mirror.audits.ask(self.samples);
-        let result = follow(asked.id, || Ok(mirror.audits.job()));
-        if let Ok(Job { awaits_pass: Some(before), .. }) = &result {
-            wait(&|picture| picture.passes > *before || picture.health.failures() > 0);
+        let facts = server.look()?.facts;
+        if facts.snapshot.is_none() {
+            return Err(AuditError::Nothing(facts.data_dir).into());
         }
-        let _ = mirror.data.details.flush();
-        runtime.shutdown_background();
-        result
-    }
-
-    /// Asks the server that holds the data directory.
-    fn through(&self, server: &Server) -> Result<Job, Failure> {
+        // Changes while nothing ran are expected: the mirror refreshes first.
+        wait(&|facts| facts.origin.refreshed_at.is_some() || facts.last_error.is_some())?;
         let accepted = server.json(Method::POST, &format!("/audit?samples={}", self.samples))?;
         if accepted["joined"] == true {
             let samples = counted(accepted["samples"].as_u64().unwrap_or(0), "sample");
             tell(format!("an audit of {samples} is already running; waiting for it"));
         }
-        tell(format!("the running server at {} makes the audit", server.admin));
+        if !server.is_here() {
+            tell(format!("the running server at {} makes the audit", server.admin));
+        }
         let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the answer of the server names no audit"))?;
-        follow(id, || Ok(serde_json::from_value(server.json(Method::GET, "/audit")?)?))
+        let job = follow(id, || Ok(serde_json::from_value(server.json(Method::GET, "/audit")?)?))?;
+        if let Some(before) = job.awaits_pass {
+            wait(&|facts| facts.origin.passes > before || facts.origin.failures > 0)?;
+        }
+        Ok(job)
     }
 }
 

@@ -159,7 +159,7 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
 
 impl One {
     fn verify(&self) -> Result<ExitCode, Failure> {
-        let (path, file, voucher) = unread(&self.file, &load(&self.sources)?.config)?;
+        let (path, file, voucher) = unread(&self.file, &load(&self.sources.told())?.config)?;
         let Opened { bundle, voucher, .. } = verified(&path, file, voucher)?;
         let (manifest, content, evidence) = bundle.into_content();
         if let Some(content) = content {
@@ -179,7 +179,7 @@ impl One {
 
     /// Shows a bundle that is intact, whoever signed it.
     fn inspect(&self) -> Result<ExitCode, Failure> {
-        let keys = trusted(&load(&self.sources)?.config)?;
+        let keys = trusted(&load(&self.sources.told())?.config)?;
         let (path, file) = named(&self.file, u64::MAX)?;
         let length = file.metadata()?.len();
         let voucher = trust::vouch(&path, &file, &keys);

@@ -14,7 +14,7 @@ use std::time::Instant;
 use clap::Args;
 use rustix::process::{Signal, geteuid, getpid, kill_process};
 
-use crate::app::core::{Core, Role};
+use crate::app::core::Core;
 use crate::app::error::AppError;
 use crate::app::serve;
 use crate::app::signals;
@@ -23,7 +23,8 @@ use crate::config::BaseUrl;
 use crate::words::counted;
 
 use super::serve::source;
-use super::sync::{INTERVAL, Stage, Watched};
+use super::server::Server;
+use super::sync::{INTERVAL, Stage, stage};
 use super::terminal::{Display, put, say, start_server_log};
 use super::{Failure, FileError, Sources, examine_to_serve, load_to_serve};
 
@@ -98,21 +99,19 @@ impl Demo {
         let goes = if is_named { "" } else { ", until the demo ends; --set data_dir=DIR keeps it" };
         say(format!("data           {}{goes}", config.data_dir.display()))?;
         let core = Core { is_demo: true, ..Core::open(&config)? };
-        if let Role::Mirror(mirror) = &core.role {
-            let watched = Watched::of(mirror);
-            let lines = Pasted {
-                program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),
-                public: sockets.public(),
-                admin: sockets.admin(),
-                origin: child.id(),
-            };
-            std::thread::Builder::new().name("progress".into()).spawn(move || {
-                if !matches!(follow(&watched, began, &lines), Ok(true)) {
-                    // Nobody reads: as Ctrl-C does.
-                    let _ = kill_process(getpid(), Signal::INT);
-                }
-            })?;
-        }
+        let mirror = Server::at(operators.to_string(), &config, None);
+        let lines = Pasted {
+            program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),
+            public: sockets.public(),
+            admin: sockets.admin(),
+            origin: child.id(),
+        };
+        std::thread::Builder::new().name("progress".into()).spawn(move || {
+            if !matches!(follow(&mirror, began, &lines), Ok(true)) {
+                // Nobody reads: as Ctrl-C does.
+                let _ = kill_process(getpid(), Signal::INT);
+            }
+        })?;
         serve(&config, sockets, core, Some(source), |_| Ok(signals::orders(signals::hangups()?, stops)))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -177,11 +176,15 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
 }
 
 /// Shows the progress, then the commands to paste, then the end of mirroring; returns whether anybody still reads.
-fn follow(watched: &Watched, began: Instant, lines: &Pasted) -> io::Result<bool> {
+fn follow(mirror: &Server, began: Instant, lines: &Pasted) -> io::Result<bool> {
     let mut display = Display::default();
     let mut is_ready = false;
     loop {
-        let stage = watched.look();
+        std::thread::sleep(INTERVAL);
+        // It does not listen yet.
+        let Ok(look) = mirror.look() else { continue };
+        let certificate = look.facts.snapshot.as_ref().map(|snapshot| snapshot.certificate.as_str().into());
+        let stage = stage(&look.facts, certificate.and_then(|word| serde_json::from_value(word).ok()));
         if !is_ready && !matches!(stage, Stage::Listing { .. }) {
             is_ready = true;
             drop(std::mem::take(&mut display));
@@ -199,7 +202,6 @@ fn follow(watched: &Watched, began: Instant, lines: &Pasted) -> io::Result<bool>
             let (all, seconds) = (counted(listings, "listing"), began.elapsed().as_secs_f32());
             return put(&format!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop\n"));
         }
-        std::thread::sleep(INTERVAL);
     }
 }
 

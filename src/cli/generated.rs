@@ -55,28 +55,57 @@ impl Man {
     /// Writes or prints the pages.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut pages = Vec::new();
-        let mut root = super::command().disable_help_subcommand(true);
+        let mut root = super::command().disable_help_subcommand(true).after_help("");
         root.build();
         add(root, &mut pages);
-        let Some(directory) = &self.directory else {
-            let mut all = Vec::new();
-            for page in &pages {
-                page.render(&mut all)?;
-            }
-            return Ok(say(String::from_utf8_lossy(&all)).map(|()| ExitCode::SUCCESS)?);
-        };
-        let failed = FileError::at(directory);
-        std::fs::create_dir_all(directory).map_err(&failed)?;
-        for page in &pages {
-            page.generate_to(directory).map_err(&failed)?;
+        if let Some(directory) = &self.directory {
+            std::fs::create_dir_all(directory).map_err(FileError::at(directory))?;
         }
-        Ok(ExitCode::SUCCESS)
+        let mut all = Vec::new();
+        for page in &pages {
+            page.render(&mut all)?;
+            all.extend_from_slice(ENDING.as_bytes());
+            if let Some(directory) = &self.directory {
+                let path = directory.join(page.get_filename());
+                std::fs::write(&path, std::mem::take(&mut all)).map_err(FileError::at(&path))?;
+            }
+        }
+        Ok(if all.is_empty() { Ok(()) } else { say(String::from_utf8_lossy(&all)) }.map(|()| ExitCode::SUCCESS)?)
     }
 }
+
+/// What each page ends with.
+const ENDING: &str = r#".SH "EXIT STATUS"
+.TP
+\fB0\fR
+success
+.TP
+\fB1\fR
+the command failed, or it found a problem
+.TP
+\fB64\fR
+the command line or the configuration is wrong
+.SH ENVIRONMENT
+.TP
+\fBGRANDSTAND_CONFIG\fR
+the configuration file, without \-\-config
+.TP
+\fBGRANDSTAND_\|_SECTION_\|_KEY\fR
+sets a configuration key: GRANDSTAND_\|_ORIGIN_\|_URL sets origin.url
+.TP
+\fBNO_COLOR\fR
+if not empty: no colours
+.SH FILES
+.TP
+\fI./grandstand.toml\fR, \fI/etc/grandstand/grandstand.toml\fR
+the configuration, where neither \-\-config nor GRANDSTAND_CONFIG names one: the first that exists
+"#;
 
 /// The page of a command, then those of the commands below it.
 fn add(command: Command, pages: &mut Vec<Page>) {
     let inner: Vec<Command> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
+    let command = command
+        .mut_args(|argument| if argument.is_positional() { argument.help_heading("Arguments") } else { argument });
     pages.push(Page::new(command).source(concat!("grandstand ", env!("CARGO_PKG_VERSION"))));
     for inner in inner {
         add(inner, pages);

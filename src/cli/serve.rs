@@ -31,38 +31,44 @@ impl Serve {
     /// Serves until a signal stops it.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let hangups = signals::hangups()?;
-        let mut examined = examine_to_serve(&self.sources);
+        let (sources, _) = self.sources.found();
+        let mut examined = examine_to_serve(&sources);
         let passed = PassedSockets::take(&mut examined);
         let loaded = examined.finish().map_err(Failure::Config)?;
         let log = start_server_log(loaded.config.log)?;
-        self.serve(loaded, passed, log, |_, _| Ok(signals::orders(hangups, signals::stops()?)))?;
+        serve(&sources, loaded, passed, log, |_, _| Ok(signals::orders(hangups, signals::stops()?)))?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    /// Serves with the sockets that were passed. `orders` is called once the server listens.
-    fn serve(
-        &self,
-        Loaded { config, warnings }: Loaded,
-        passed: PassedSockets,
-        log: Log,
-        orders: impl FnOnce(&Config, Probe) -> Result<Orders, AppError>,
-    ) -> Result<(), Failure> {
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
-        let sockets = bind(&config, passed)?;
-        let source = source(config.clone(), log, self.sources.clone());
-        let config = config.listening_on(sockets.public(), sockets.admin());
-        let core = Core::open(&config)?;
-        let requires = !config.bundle.trusted_keys.is_empty();
-        if let Some(data) = core.data()
-            && let Err(error) = data.snapshots.require_signatures(requires)
-        {
-            tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
-        }
-        let listens = config.clone();
-        Ok(crate::app::serve(&config, sockets, core, Some(source), |probe| orders(&listens, probe))?)
+/// Serves with the sockets that were passed. `orders` is called once the server listens.
+fn serve(
+    sources: &Sources,
+    Loaded { config, warnings }: Loaded,
+    passed: PassedSockets,
+    log: Log,
+    orders: impl FnOnce(&Config, Probe) -> Result<Orders, AppError>,
+) -> Result<(), Failure> {
+    if let Some(path) = &sources.config {
+        tracing::info!(path = %path.display(), "configuration");
+    } else {
+        tracing::info!("configuration: no file, only defaults, environment and --set");
     }
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let sockets = bind(&config, passed)?;
+    let source = source(config.clone(), log, sources.clone());
+    let config = config.listening_on(sockets.public(), sockets.admin());
+    let core = Core::open(&config)?;
+    let requires = !config.bundle.trusted_keys.is_empty();
+    if let Some(data) = core.data()
+        && let Err(error) = data.snapshots.require_signatures(requires)
+    {
+        tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
+    }
+    let listens = config.clone();
+    Ok(crate::app::serve(&config, sockets, core, Some(source), |probe| orders(&listens, probe))?)
 }
 
 /// Serves as `grandstand serve` with these arguments does, within a program that may run other servers, and returns when it
@@ -75,15 +81,16 @@ pub fn serve_within(
     orders: impl FnOnce(&Config, Probe) -> Orders,
 ) -> Result<(), String> {
     let command = ["grandstand", "serve"].into_iter().chain(arguments.iter().map(String::as_str));
-    let Command::Serve(serve) = Cli::try_parse_from(command).map_err(|error| error.to_string())?.command else {
+    let Command::Serve(Serve { sources }) = Cli::try_parse_from(command).map_err(|error| error.to_string())?.command
+    else {
         return Err("these are not arguments of `serve`".to_owned());
     };
     let run = || {
-        let loaded = examine_to_serve(&serve.sources).finish().map_err(Failure::Config)?;
+        let loaded = examine_to_serve(&sources).finish().map_err(Failure::Config)?;
         handle_panics();
         let (dispatch, log) = log_to(loaded.config.log, lines, false)?;
         threads::log_to(&dispatch);
-        serve.serve(loaded, PassedSockets::default(), log, |config, probe| Ok(orders(config, probe)))
+        serve(&sources, loaded, PassedSockets::default(), log, |config, probe| Ok(orders(config, probe)))
     };
     run().map_err(|failure: Failure| failure.to_string())
 }
@@ -97,9 +104,7 @@ pub(super) fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 /// process that holds the data directory.
 fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
     Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
-        Some(Holder { pid, admin, untrusted }) => {
-            AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
-        }
+        Some(Holder { pid }) => AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid }),
         None => error,
     })
 }

@@ -1,28 +1,31 @@
-//! A running server: requests to its admin listener.
+//! A server: requests to its admin API, over the network, over the socket in its data directory, or within this process.
 //!
-//! It does not know what the commands ask for. Callers: [`super::target`], which finds it, and the commands that a running
-//! server can execute.
+//! It does not know what the commands ask for. Callers: [`super::target`], which finds it, and the commands.
 
 use std::fs::File;
 use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, RETRY_AFTER};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
+use hyper::client::conn::http1::handshake;
 use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize as _;
 use serde_json::Value;
+use tokio::net::UnixStream;
 use tokio_util::io::ReaderStream;
 
 use crate::admin::bundle::SIGNATURE;
 use crate::admin::facts::StatusFacts;
 use crate::admin::guard::Refusal;
+use crate::app::hosted::Hosted;
 use crate::config::{Config, Proxy, Secret};
 use crate::upstream::connector::Connector;
 use crate::upstream::trust::tls;
@@ -43,12 +46,23 @@ const UNHEALTHY: u16 = 503;
 /// The HTTP status of a reload whose configuration has mistakes.
 const MISTAKES: u16 = 422;
 
-/// The admin listener of a running server.
+/// A server that carries commands out.
 pub(super) struct Server {
-    /// Its address, with the scheme.
+    /// Its address, with the scheme; or the path of its socket, or of the data directory.
     pub admin: String,
+    way: Way,
     /// Sent with commands, not with questions.
     token: Option<Secret>,
+    /// The data directory that it must have, if it was not found by it.
+    data_dir: Option<PathBuf>,
+}
+
+/// How a server is reached.
+enum Way {
+    Network,
+    Socket,
+    /// It is in this process.
+    Here(Hosted),
 }
 
 /// How a server is.
@@ -83,11 +97,64 @@ enum ServerError {
     Busy { why: String, again: Duration },
     #[error("the download ended after {done} of {of} bytes; try again")]
     BrokenOff { done: u64, of: u64 },
+    #[error(
+        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the right \
+         server with --admin; if data_dir was changed, restart the server first",
+        ours.display()
+    )]
+    Another { admin: String, theirs: String, ours: PathBuf },
 }
 
 impl Server {
-    pub(super) fn new(admin: String, config: &Config) -> Self {
-        Self { admin, token: config.admin.secret().cloned() }
+    /// The server at an address. `data_dir`: the directory that it must have, if it is known.
+    pub(super) fn at(admin: String, config: &Config, data_dir: Option<PathBuf>) -> Self {
+        Self { admin, way: Way::Network, token: config.admin.secret().cloned(), data_dir }
+    }
+
+    /// The server on a socket.
+    pub(super) fn on(socket: &Path) -> Self {
+        Self { admin: socket.display().to_string(), way: Way::Socket, token: None, data_dir: None }
+    }
+
+    /// A server in this process.
+    pub(super) fn here(hosted: Hosted, config: &Config) -> Self {
+        let path = &config.data_dir;
+        let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.clone());
+        Self { admin: path.display().to_string(), way: Way::Here(hosted), token: None, data_dir: None }
+    }
+
+    /// Whether it is in this process.
+    pub(super) const fn is_here(&self) -> bool {
+        matches!(self.way, Way::Here(_))
+    }
+
+    /// Ends one in this process; returns whether every detail that arrived is stored.
+    pub(super) fn close(self) -> bool {
+        match self.way {
+            Way::Here(hosted) => hosted.close(),
+            Way::Network | Way::Socket => true,
+        }
+    }
+
+    /// The same server, asked first whether it answers, and has the expected data directory.
+    pub(super) fn expected(self) -> Result<Self, Failure> {
+        if self.data_dir.is_some() || matches!(self.way, Way::Socket) {
+            self.expect(&self.look()?.facts)?;
+        }
+        Ok(self)
+    }
+
+    /// Whether it has the expected data directory. Earlier versions do not tell it.
+    pub(super) fn expect(&self, facts: &StatusFacts) -> Result<(), Failure> {
+        let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+        let theirs = &facts.data_dir;
+        match &self.data_dir {
+            Some(ours) if !theirs.is_empty() && resolved(ours) != resolved(Path::new(theirs)) => {
+                let (admin, ours) = (self.admin.clone(), resolved(ours).unwrap_or_else(|| ours.clone()));
+                Err(ServerError::Another { admin, theirs: theirs.clone(), ours }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks how the server is.
@@ -105,11 +172,11 @@ impl Server {
     /// Asks; returns whether the server is healthy, and its answer.
     pub(super) fn ask(&self, method: Method, path: &str) -> Result<(bool, String), Failure> {
         /// A command may wait for an import that runs; reading does not.
-        const COMMAND: Duration = Duration::from_secs(600);
-        let (patience, token) = if method == Method::GET { (CONNECTING, None) } else { (COMMAND, self.token.as_ref()) };
+        const COMMAND: Duration = Duration::from_secs(1800);
+        let patience = if method == Method::GET { CONNECTING } else { COMMAND };
         let url = format!("{}{path}", self.admin);
         let asking = async {
-            let answer = send(method, &url, HeaderMap::new(), token, None).await?;
+            let answer = self.send(method, path, HeaderMap::new(), None).await?;
             Ok((answer.status().as_u16(), text(answer).await?))
         };
         let asked = block_on(async { Ok(tokio::time::timeout(patience, asking).await) })?;
@@ -126,10 +193,11 @@ impl Server {
 
     /// Has the server write a bundle or a dump, into `out`; returns the head of its answer.
     pub(super) fn download(&self, query: &str, doing: &'static str, out: &mut dyn Write) -> Result<HeaderMap, Failure> {
-        let url = format!("{}/bundle{query}", self.admin);
+        let path = format!("/bundle{query}");
+        let url = format!("{}{path}", self.admin);
         block_on(async {
             let waiting = spinner(doing);
-            let mut response = self.transfer(Method::GET, &url, HeaderMap::new(), None).await?;
+            let mut response = self.transfer(Method::GET, &path, HeaderMap::new(), None).await?;
             drop(waiting);
             let headers = std::mem::take(response.headers_mut());
             // A dump is made while it is sent.
@@ -150,7 +218,8 @@ impl Server {
 
     /// Lets the server import a bundle with its signature; returns its answer.
     pub(super) fn upload(&self, query: &str, signature: Option<&[u8]>, file: &File) -> Result<Value, Failure> {
-        let url = format!("{}/bundle{query}", self.admin);
+        let path = format!("/bundle{query}");
+        let url = format!("{}{path}", self.admin);
         let mut headers = HeaderMap::new();
         if let Some(text) = signature {
             let text = percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -161,7 +230,7 @@ impl Server {
             let response = loop {
                 let mut again = file.try_clone()?;
                 again.rewind()?;
-                match self.transfer(Method::POST, &url, headers.clone(), Some(again)).await {
+                match self.transfer(Method::POST, &path, headers.clone(), Some(again)).await {
                     // It accepts one upload at a time.
                     Err(ServerError::Busy { again, .. }) if began.elapsed() < TURN => tokio::time::sleep(again).await,
                     response => break response,
@@ -182,12 +251,12 @@ impl Server {
     async fn transfer(
         &self,
         method: Method,
-        url: &str,
+        path: &str,
         headers: HeaderMap,
         file: Option<File>,
     ) -> Result<Response<Incoming>, ServerError> {
-        let response = send(method, url, headers, self.token.as_ref(), file).await;
-        let response = response.map_err(|reason| unreachable(url, reason))?;
+        let url = &format!("{}{path}", self.admin);
+        let response = self.send(method, path, headers, file).await.map_err(|reason| unreachable(url, reason))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -199,6 +268,51 @@ impl Server {
             }
             (refusal, _) => refusal,
         })
+    }
+
+    /// Sends a request, with this file as its body if given, and waits for the head of the answer.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        mut headers: HeaderMap,
+        file: Option<File>,
+    ) -> Result<Response<Incoming>, String> {
+        let token = self.token.as_ref().filter(|_| method != Method::GET || path.starts_with("/bundle"));
+        if let Some(token) = token {
+            let token = HeaderValue::try_from(format!("Bearer {}", token.expose()));
+            headers.insert(AUTHORIZATION, token.map_err(|error| format!("admin.token: {error}"))?);
+        }
+        let body = match file {
+            None => Empty::<Bytes>::new().map_err(|never| match never {}).boxed(),
+            Some(file) => {
+                let length = file.metadata().map_err(|error| error.to_string())?.len();
+                headers.insert(CONTENT_LENGTH, length.into());
+                let pieces = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 64 << 10);
+                BodyExt::boxed(StreamBody::new(pieces.map_ok(Frame::data)))
+            }
+        };
+        let stream = match &self.way {
+            Way::Network => {
+                let uri: Uri = format!("{}{path}", self.admin).parse().map_err(|error| format!("{error}"))?;
+                let mut request = Request::new(body);
+                (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
+                let tls = tls(None).map_err(|error| with_causes(&error))?;
+                let connector = Connector::new(CONNECTING, tls, Proxy::default());
+                let sent = Client::builder(TokioExecutor::new()).build(connector).request(request);
+                return sent.await.map_err(|error| reason(&error));
+            }
+            Way::Socket => UnixStream::connect(&self.admin).await,
+            Way::Here(hosted) => hosted.connect().and_then(UnixStream::from_std),
+        };
+        let stream = stream.map_err(|error| error.to_string())?;
+        headers.insert(HOST, HeaderValue::from_static("localhost"));
+        let uri: Uri = path.parse().map_err(|error| format!("{error}"))?;
+        let mut request = Request::new(body);
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| with_causes(&error))?;
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(|error| with_causes(&error))
     }
 
     /// The server's reason for a refusal.
@@ -222,36 +336,6 @@ fn unreachable(url: &str, reason: String) -> ServerError {
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
-}
-
-/// Sends a request, with this file as its body if given, and waits for the head of the answer.
-async fn send(
-    method: Method,
-    url: &str,
-    mut headers: HeaderMap,
-    token: Option<&Secret>,
-    file: Option<File>,
-) -> Result<Response<Incoming>, String> {
-    let tls = tls(None).map_err(|error| with_causes(&error))?;
-    let connector = Connector::new(CONNECTING, tls, Proxy::default());
-    let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
-    if let Some(token) = token {
-        let token = HeaderValue::try_from(format!("Bearer {}", token.expose()));
-        headers.insert(AUTHORIZATION, token.map_err(|error| format!("admin.token: {error}"))?);
-    }
-    let body = match file {
-        None => Empty::<Bytes>::new().map_err(|never| match never {}).boxed(),
-        Some(file) => {
-            let length = file.metadata().map_err(|error| error.to_string())?.len();
-            headers.insert(CONTENT_LENGTH, length.into());
-            let pieces = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 64 << 10);
-            BodyExt::boxed(StreamBody::new(pieces.map_ok(Frame::data)))
-        }
-    };
-    let mut request = Request::new(body);
-    (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (method, uri, headers);
-    let sent = Client::builder(TokioExecutor::new()).build(connector).request(request);
-    sent.await.map_err(|error| reason(&error))
 }
 
 /// The next piece of an answer's body; `None` at its end.

@@ -1,6 +1,6 @@
 //! `grandstand snapshot`: the kept snapshots, which one is current, and the one that is held back.
 //!
-//! Executed by the server that holds the data directory, through its admin listener, or else here. Callers: [`super`].
+//! Callers: [`super`].
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use crate::admin::facts::StatusFacts;
 use crate::admin::snapshots::Action;
-use crate::app::core::open_snapshots;
+use crate::app::core::expect_data;
+use crate::app::hosted::Purpose;
 use crate::clock::{Clock, WallTime};
-use crate::config::{LogConfig, LogLevel};
-use crate::snapshots::Snapshots;
-use crate::store::DataDir;
+use crate::config::{Config, LogConfig, LogLevel};
 use crate::upstream::status::Held;
 use crate::words::{bytes, counted, seconds};
 
+use super::server::Server;
 use super::status::or_dash;
-use super::target::{Holder, Named};
+use super::target::Named;
 use super::terminal::{Align, Paint, say, start_log, table, tell};
 use super::{Failure, needs_snapshots, plain};
 
@@ -108,18 +108,19 @@ enum SnapshotError {
 impl Snapshot {
     /// Carries it out.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let on = |One { id, server }: &One, action: fn(String) -> Action| {
-            let holder = holder(server)?;
-            holder.perform(&action(holder.resolve(id)?))
+        let all = |named: &Named, action| perform(&server(named)?, &action);
+        let on = |One { id, server: named }: &One, action: fn(String) -> Action| {
+            let server = server(named)?;
+            perform(&server, &action(resolve(&server, id)?))
         };
         let told = match &self.command {
-            Command::List(server) => {
-                self.print_list(&holder(server)?.list()?, Clock::system().now_wall())?;
+            Command::List(named) => {
+                self.print_list(&list(&server(named)?)?, Clock::system().now_wall())?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Command::Accept(server) => return accept(server, self.json),
-            Command::Verify(server) => holder(server)?.perform(&Action::VerifyAll)?,
-            Command::Release(server) => holder(server)?.perform(&Action::Release)?,
+            Command::Accept(named) => return accept(named, self.json),
+            Command::Verify(named) => all(named, Action::VerifyAll)?,
+            Command::Release(named) => all(named, Action::Release)?,
             Command::Rollback(one) => on(one, Action::Rollback)?,
             Command::Pin(one) => on(one, Action::Pin)?,
             Command::Unpin(one) => on(one, Action::Unpin)?,
@@ -173,46 +174,39 @@ impl Command {
     }
 }
 
-/// A data directory, and its snapshots.
-type Opened = (DataDir, Snapshots);
-
-/// Who executes commands: the server that is named or has the data directory, or this process.
-fn holder(server: &Named) -> Result<Holder<Opened>, Failure> {
-    let config = server.config(needs_snapshots)?;
-    start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-    server.holder(&config, open_snapshots)
+/// Who executes commands: the server that is named or has the data directory, or one in this process.
+fn server(named: &Named) -> Result<Server, Failure> {
+    named.server(&config(named)?, Purpose::Stored)
 }
 
-impl Holder<Opened> {
-    fn list(&self) -> Result<Value, Failure> {
-        match self {
-            Self::There(server) => server.json(Method::GET, "/snapshots"),
-            Self::Here((_, snapshots)) => Ok(Action::List.perform(snapshots, Clock::system().now_wall())?),
-        }
-    }
+fn config(named: &Named) -> Result<Config, Failure> {
+    let config = named.config(needs_snapshots)?;
+    start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
+    Ok(config)
+}
 
-    fn perform(&self, action: &Action) -> Result<Value, Failure> {
-        match self {
-            Self::There(server) => server.json(Method::POST, &action.path()),
-            Self::Here((_, snapshots)) => Ok(action.perform(snapshots, Clock::system().now_wall())?),
-        }
-    }
+fn list(server: &Server) -> Result<Value, Failure> {
+    server.json(Method::GET, &Action::List.path())
+}
 
-    /// The full id of the only kept snapshot with this prefix.
-    fn resolve(&self, beginning: &str) -> Result<String, Failure> {
-        if beginning.is_empty() {
-            return Err(Failure::usage(SnapshotError::Nameless));
-        }
-        let list = self.list()?;
-        let mut ids: Vec<&str> = snapshots_of(&list).filter_map(|one| one["id"].as_str()).collect();
-        ids.retain(|id| id.starts_with(beginning));
-        ids.sort_unstable();
-        ids.dedup();
-        match ids[..] {
-            [id] => Ok(id.to_owned()),
-            [] => Err(SnapshotError::Unknown(beginning.to_owned()).into()),
-            _ => Err(SnapshotError::Ambiguous(beginning.to_owned(), ids.join(", ")).into()),
-        }
+fn perform(server: &Server, action: &Action) -> Result<Value, Failure> {
+    server.json(Method::POST, &action.path())
+}
+
+/// The full id of the only kept snapshot with this prefix.
+fn resolve(server: &Server, beginning: &str) -> Result<String, Failure> {
+    if beginning.is_empty() {
+        return Err(Failure::usage(SnapshotError::Nameless));
+    }
+    let list = list(server)?;
+    let mut ids: Vec<&str> = snapshots_of(&list).filter_map(|one| one["id"].as_str()).collect();
+    ids.retain(|id| id.starts_with(beginning));
+    ids.sort_unstable();
+    ids.dedup();
+    match ids[..] {
+        [id] => Ok(id.to_owned()),
+        [] => Err(SnapshotError::Unknown(beginning.to_owned()).into()),
+        _ => Err(SnapshotError::Ambiguous(beginning.to_owned(), ids.join(", ")).into()),
     }
 }
 
@@ -281,9 +275,11 @@ fn list_table(list: &Value, now: WallTime) -> String {
 
 /// Publishes the held-back snapshot.
 fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
-    let server = match holder(named)? {
-        Holder::There(server) => server,
-        Holder::Here((data_dir, _)) => return Err(SnapshotError::NoServer(data_dir.absolute()).into()),
+    let config = config(named)?;
+    let Some(server) = named.running()? else {
+        expect_data(&config)?;
+        let path = std::path::absolute(&config.data_dir).unwrap_or(config.data_dir);
+        return Err(SnapshotError::NoServer(path.display().to_string()).into());
     };
     let then = server.look()?.facts;
     let before = newest(&then);

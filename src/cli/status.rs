@@ -21,7 +21,7 @@ use crate::upstream::status::OriginState;
 use crate::words::{bytes, counted, seconds};
 
 use super::server::{Server, ServerLook};
-use super::target::{Chosen, Named};
+use super::target::Named;
 use super::terminal::{Paint, Terminal, put, say};
 use super::{Failure, plain};
 
@@ -49,23 +49,23 @@ pub(super) struct Status {
 impl Status {
     /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let chosen = Chosen::find(&self.server, true)?;
+        let server = self.server.at_least_listening(true)?;
         let is_healthy = if self.ready {
-            let (is_ready, text) = chosen.server.ask(Method::GET, "/readyz")?;
+            let (is_ready, text) = server.ask(Method::GET, "/readyz")?;
             say(plain(text.trim_end()))?;
             is_ready
         } else if self.watch {
-            let first = chosen.server.look()?;
-            chosen.expect(&first.facts)?;
+            let first = server.look()?;
+            server.expect(&first.facts)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let ended = runtime.block_on(watch(first, Arc::new(chosen.server), self.json));
+            let ended = runtime.block_on(watch(first, Arc::new(server), self.json));
             // It does not wait for a look in progress.
             runtime.shutdown_background();
             ended?
         } else {
-            let (is_healthy, text) = chosen.server.ask(Method::GET, "/status")?;
+            let (is_healthy, text) = server.ask(Method::GET, "/status")?;
             let facts = serde_json::from_str(&text)?;
-            chosen.expect(&facts)?;
+            server.expect(&facts)?;
             say(if self.json { text } else { painted(&facts) })?;
             is_healthy
         };

@@ -1,7 +1,6 @@
 //! `grandstand sync`: one full copy; exit code 0 if it is complete. The process that holds the data directory makes it.
 //!
-//! When a copy is complete, and what is said of one that is not, is the same in a server and without one. Callers:
-//! [`super`], and commands beside it.
+//! Callers: [`super`], and commands beside it.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,18 +11,14 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::admin::facts::{BudgetFacts, StatusFacts};
-use crate::app::core::{Core, Mirror, Role};
-use crate::app::fleet;
+use crate::app::hosted::Purpose;
 use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
-use crate::mirror::details::worker::DetailWorker;
-use crate::mirror::details::{Covered, Details};
 use crate::snapshot::meta::Certificate;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::upstream::status::{LastError, OriginStatus, Progress};
+use crate::upstream::status::{LastError, Progress};
 use crate::words::counted;
 
 use super::server::Server;
-use super::target::{Holder, Named};
+use super::target::Named;
 use super::terminal::{Display, say, start_log, tell};
 use super::{Failure, plain};
 
@@ -91,15 +86,22 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Copies everything, in this process or in the server that holds the data directory.
+    /// Copies everything.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(|config| needs_mirror(config, "sync"))?;
-        // What fails is said by `follow`, the same with a server and without one.
+        // What fails is said by `follow`.
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let (told, text) = match self.server.holder(&config, Core::open)? {
-            Holder::Here(core) => alone(core, &config.data_dir.display().to_string(), self.wait)?,
-            Holder::There(server) => through(&server, self.wait)?,
-        };
+        let server = self.server.server(&config, Purpose::Sync)?;
+        let (is_here, place) = (server.is_here(), server.admin.clone());
+        let copied = copy(&server, self.wait);
+        let is_stored = server.close();
+        let (told, mut text) = copied?;
+        if !is_stored {
+            return Err(SyncError::NotStored(place).into());
+        }
+        if is_here {
+            text = format!("{text}, stored in {place}");
+        }
         say(if self.json { told.to_string() } else { text })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -205,59 +207,19 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
     }
 }
 
-/// Copies everything in this process, and stores it.
-fn alone(core: Core, data_dir: &str, waits: bool) -> Result<(Value, String), Failure> {
-    let Role::Mirror(mirror) = core.role else { return Err(no_origin("sync")) };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (watched, client) = (Watched::of(&mirror), mirror.origin.client.clone());
-    runtime.spawn(fleet::mirror(mirror.lists, mirror.seed));
-    runtime.spawn(mirror.examiner.run());
-    // This command fetches all details, whatever the server is configured to fetch.
-    runtime.spawn(DetailWorker { all: true, ..mirror.worker }.run());
-    if watched.look() != (Stage::Listing { done: 0, of: 0 }) {
-        mirror.commands.pass();
+/// Asks for a full pass, and waits until the copy is complete.
+fn copy(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
+    let StatusFacts { snapshot, origin, .. } = server.look()?.facts;
+    let before = origin.passes;
+    // The first pass has begun, or begins by itself.
+    if snapshot.is_some() || origin.failures > 0 {
+        server.ask(Method::POST, "/sync")?;
     }
-    let mut listings = 0;
-    let result = follow(INTERVAL, waits, || {
-        let (stage, picture) = (watched.look(), client.status().picture());
-        let mut is_complete = false;
-        if let Stage::Complete { listings: all } = stage {
-            // The requested pass must have ended: before that, `Complete` describes an older state.
-            is_complete = picture.pass.is_none() && picture.refreshed_ms.is_some();
-            listings = all;
-        }
-        Ok(Standing {
-            shown: Some(stage.count()),
-            stage,
-            pass: picture.pass,
-            is_complete,
-            trouble: Trouble {
-                failures: picture.health.failures(),
-                is_failing: picture.is_failing(),
-                budget: BudgetFacts::of(&client.budget().view()),
-            },
-            url: client.base().to_string(),
-            held: picture.held.map(|held| held.reason),
-            last_error: picture.last_error,
-        })
-    });
-    let stored = mirror.data.details.flush();
-    runtime.shutdown_background();
-    result?;
-    if !stored {
-        return Err(SyncError::NotStored(data_dir.to_owned()).into());
+    if !server.is_here() {
+        tell(format!("the running server at {} makes the copy", server.admin));
     }
-    let text = format!("complete: {} with details, stored in {data_dir}", counted(listings, "listing"));
-    Ok(told(listings, Some(listings), Some(listings), text))
-}
-
-/// Asks a running server for a full pass, and waits until the copy is complete.
-fn through(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
-    let before = server.look()?.facts.origin.passes;
-    server.ask(Method::POST, "/sync")?;
-    tell(format!("the running server at {} makes the copy", server.admin));
     let (mut listings, mut details, mut on_demand) = (0, None, false);
-    follow(Duration::from_millis(500), waits, || {
+    follow(2 * INTERVAL, waits, || {
         let facts = server.look()?.facts;
         let certificate = newest_certificate(server, &facts)?;
         details.clone_from(&facts.details);
@@ -310,15 +272,6 @@ fn newest_certificate(server: &Server, facts: &StatusFacts) -> Result<Option<Cer
     Ok(word.and_then(|word| serde_json::from_value(word).ok()))
 }
 
-/// The watched mirror.
-#[derive(Clone)]
-pub(super) struct Watched {
-    /// The newest snapshot.
-    newest: SnapshotPointer,
-    details: Details,
-    status: OriginStatus,
-}
-
 /// The state at one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -357,23 +310,6 @@ impl fmt::Display for Stage {
     }
 }
 
-impl Watched {
-    pub(super) fn of(mirror: &Mirror) -> Self {
-        let (data, status) = (&mirror.data, mirror.origin.client.status().clone());
-        Self { newest: data.snapshots.newest().clone(), details: data.details.clone(), status }
-    }
-
-    /// The present state.
-    pub(super) fn look(&self) -> Stage {
-        let Some(published) = self.newest.get() else {
-            let pass = self.status.picture().pass.unwrap_or_default();
-            return Stage::Listing { done: pass.done, of: pass.of };
-        };
-        let covered = self.details.covered(&published.dataset);
-        Stage::of(published.dataset.len(), published.meta.certificate, covered)
-    }
-}
-
 impl Stage {
     /// The counted thing, how many of it are done, and how many there are.
     pub(super) const fn count(&self) -> (&'static str, u64, u64) {
@@ -381,16 +317,6 @@ impl Stage {
             Self::Listing { done, of } => ("pages", *done, *of),
             Self::Details { done, of, .. } => ("details", *done, *of),
             Self::Complete { listings } => ("details", *listings, *listings),
-        }
-    }
-
-    /// The stage of a published list.
-    const fn of(listings: usize, certificate: Certificate, Covered { current, .. }: Covered) -> Self {
-        let of = listings as u64;
-        if is_settled(certificate) && current >= listings {
-            Self::Complete { listings: of }
-        } else {
-            Self::Details { done: current as u64, of, certificate }
         }
     }
 }
@@ -401,7 +327,7 @@ const fn is_settled(certificate: Certificate) -> bool {
 }
 
 /// How far the server is.
-fn stage(facts: &StatusFacts, certificate: Option<Certificate>) -> Stage {
+pub(super) fn stage(facts: &StatusFacts, certificate: Option<Certificate>) -> Stage {
     let details = facts.details.clone().unwrap_or_default();
     let (current, of) = (details.current(), details.of);
     match certificate {
@@ -480,15 +406,5 @@ mod tests {
             assert_eq!(stage(&status(current), certificate).to_string(), said);
         }
         assert_eq!(stage(&StatusFacts::default(), None).to_string(), "no page has been read");
-    }
-
-    #[test]
-    fn outdated_details_are_not_counted_as_done() {
-        let covered = |mirrored, current| Covered { mirrored, current };
-        let certificate = Certificate::Full;
-        assert_eq!(Stage::of(3, certificate, covered(3, 1)), Stage::Details { done: 1, of: 3, certificate });
-        assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Complete { listings: 3 });
-        let certificate = Certificate::Provisional;
-        assert_eq!(Stage::of(3, certificate, covered(3, 3)), Stage::Details { done: 3, of: 3, certificate });
     }
 }

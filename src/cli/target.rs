@@ -1,23 +1,25 @@
-//! Which server a command is about, and who carries the command out: that server, or this process.
+//! Which server a command is about: a running one, or one in this process.
 //!
-//! Not what is asked of it. Callers: the commands that a running server can execute.
+//! Not what is asked of it. Callers: the commands that ask a server.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::admin::facts::StatusFacts;
+use crate::admin::socket::path_in;
 use crate::app::error::AppError;
-use crate::config::Config;
-use crate::store::{DataDir, Holder as LockHolder, OpenError};
+use crate::app::hosted::{Hosted, Purpose};
+use crate::config::{Config, Examined};
+use crate::store::{DataDir, OpenError, process};
 
 use super::server::Server;
 use super::terminal::tell;
 use super::{Failure, Sources, examine_to_ask, load};
 
-/// How long to wait for another command to end, or for a starting server to announce its admin listener.
+/// How long to wait for another command to end, or for a starting server to listen.
 const HELD: Duration = Duration::from_secs(10);
 
 /// Which server a command is about.
@@ -27,8 +29,8 @@ pub(super) struct Named {
     sources: Sources,
     /// Address of the server's admin listener; the port is 9090 unless you write another
     ///
-    /// Without it, the server is the one that has the data directory. If you cannot read that directory, it is the one at
-    /// admin.listen, if the configuration sets that.
+    /// Without it, the server is the one on the socket admin.sock in the data directory. If you cannot read that directory,
+    /// or the server could not make the socket, it is the one at admin.listen.
     #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
 }
@@ -46,49 +48,90 @@ impl Named {
     /// The configuration. With an address, it only has to say how to ask that server; else it must be one for which this
     /// process can carry the command out: it is without mistakes, and `fits`.
     pub(super) fn config(&self, fits: impl FnOnce(&Config) -> Result<(), Failure>) -> Result<Config, Failure> {
+        let sources = self.sources.told();
         if self.admin.is_some() {
-            return Ok(examine_to_ask(&self.sources, true, true).finish().map_err(Failure::Config)?.config);
+            return Ok(examine_to_ask(&sources, true, true).finish().map_err(Failure::Config)?.config);
         }
-        let config = load(&self.sources)?.config;
+        let config = load(&sources)?.config;
         fits(&config)?;
         Ok(config)
     }
 
-    /// The server to use: [`Chosen`] by more than a default; `None`: nobody holds the data directory, or its holder has not
-    /// announced its address.
+    /// The server that is named or has the data directory, asked whether it answers. `None`: nobody has the directory, or
+    /// its holder cannot be reached (yet).
     pub(super) fn running(&self) -> Result<Option<Server>, Failure> {
-        let chosen = Chosen::find(self, false)?;
-        if chosen.is_default { Ok(None) } else { chosen.expected().map(Some) }
+        self.find(false).map(|(server, _)| server)
     }
 
-    /// The server to use, or else what `open` opens here, as soon as another command is done. Waits for it at most
-    /// [`HELD`].
-    pub(super) fn holder<T>(
-        &self,
-        config: &Config,
-        open: impl Fn(&Config) -> Result<T, AppError>,
-    ) -> Result<Holder<T>, Failure> {
-        if let Some(server) = self.running()? {
-            return Ok(Holder::There(server));
+    /// The same for what only a running server can do: where nobody has the directory, it is the one at `admin.listen`.
+    pub(super) fn at_least_listening(&self, warns: bool) -> Result<Server, Failure> {
+        let _said = self.sources.told();
+        let (server, config) = self.find(warns)?;
+        if let Some(server) = server {
+            return Ok(server);
         }
+        let is_named = self.examined(false).is_set("data_dir");
+        let data_dir = is_named.then(|| config.data_dir.clone());
+        Ok(Server::at(format!("http://{}", config.admin.listen), &config, data_dir))
+    }
+
+    /// The server that is named or has the data directory, or else one in this process, as soon as another command is done.
+    /// Waits for it at most [`HELD`].
+    pub(super) fn server(&self, config: &Config, purpose: Purpose) -> Result<Server, Failure> {
         let began = Instant::now();
         loop {
-            return match open(config) {
-                Ok(opened) => Ok(Holder::Here(opened)),
-                Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                    Ok(Holder::There(Server::new(format!("http://{admin}"), config)))
-                }
-                Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < HELD => {
+            if let Some(server) = self.running()? {
+                return Ok(server);
+            }
+            match Hosted::start(config, purpose) {
+                Ok(hosted) => return Ok(Server::here(hosted, config)),
+                Err(AppError::Open(OpenError::Held { .. })) if began.elapsed() < HELD => {
                     std::thread::sleep(Duration::from_millis(50));
-                    continue;
                 }
-                Err(AppError::Open(OpenError::Held { path, pid, untrusted: None, .. })) => {
-                    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-                    Err(TargetError::Silent(path.display().to_string(), pid).into())
+                Err(AppError::Open(OpenError::Held { path, pid })) => {
+                    let path = path.display().to_string();
+                    return Err(TargetError::Silent { path, process: process(pid) }.into());
                 }
-                Err(error) => Err(error.into()),
-            };
+                Err(error) => return Err(error.into()),
+            }
         }
+    }
+
+    fn examined(&self, warns: bool) -> Examined {
+        examine_to_ask(&self.sources.found().0, self.admin.is_some(), warns)
+    }
+
+    /// The one rule, for every command: an address on the command line wins. Without one, it is the server on the socket in
+    /// the data directory. If this user cannot enter that directory, or it is held by a server without a socket, it is the
+    /// one at `admin.listen`. `warns`: as in [`examine_to_ask`].
+    fn find(&self, warns: bool) -> Result<(Option<Server>, Config), Failure> {
+        let examined = self.examined(warns);
+        let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
+        let config = examined.finish().map_err(Failure::Config)?.config;
+        let (path, listen) = (&config.data_dir, config.admin.listen);
+        if let Some(address) = &self.admin {
+            let data_dir = data_dir_is_set.then(|| path.clone());
+            return Ok((Some(Server::at(address.clone(), &config, data_dir).expected()?), config));
+        }
+        // Port 0 names no server.
+        let listening =
+            (listen.port() != 0).then(|| Server::at(format!("http://{listen}"), &config, Some(path.clone())));
+        let socket = path_in(path);
+        match UnixStream::connect(&socket) {
+            Ok(_) => return Ok((Some(Server::on(&socket).expected()?), config)),
+            Err(source) if source.kind() == ErrorKind::PermissionDenied => {
+                let Some(server) = listening.filter(|_| listen_is_set) else {
+                    return Err(TargetError::Unreadable { path: path.clone(), source }.into());
+                };
+                tell(format!("data_dir {} cannot be read ({source}); trying admin.listen, {listen}", path.display()));
+                return Ok((Some(server.expected()?), config));
+            }
+            // There is none, or it is a killed server's.
+            Err(_) => {}
+        }
+        DataDir::expect_readable(path).map_err(|source| TargetError::Unreadable { path: path.clone(), source })?;
+        let holder = DataDir::holder(path).and(listening);
+        Ok((holder.and_then(|server| server.expected().ok()), config))
     }
 }
 
@@ -96,91 +139,16 @@ impl Named {
 #[derive(Debug, thiserror::Error)]
 enum TargetError {
     #[error(
-        "{0} is locked by process {1} (another grandstand command, a server that is still starting, or one in a container); try again later"
+        "{path} is locked by {process} (another grandstand command, a server that is still starting, or one whose admin \
+         listener is not at admin.listen); try again later, or give its address with --admin"
     )]
-    Silent(String, String),
+    Silent { path: String, process: String },
     #[error(
         "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
          the directory, or give the address of the server's admin listener with --admin",
         path.display()
     )]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error(
-        "the server at {admin} has the data directory {theirs}, but data_dir is {}; give the address of the right \
-         server with --admin; if data_dir was changed, restart the server first",
-        ours.display()
-    )]
-    Another { admin: String, theirs: String, ours: PathBuf },
-}
-
-/// Who carries a command out.
-pub(super) enum Holder<T> {
-    /// This process, with what it has opened.
-    Here(T),
-    There(Server),
-}
-
-/// The server to ask.
-pub(super) struct Chosen {
-    pub server: Server,
-    /// The data directory that it must have, if it was not found by it.
-    data_dir: Option<PathBuf>,
-    /// Nothing names a server: it is the one at `admin.listen`, if there is one.
-    is_default: bool,
-}
-
-impl Chosen {
-    /// The one rule, for every command: an address on the command line wins. Without one, the data directory names its
-    /// server. If this user cannot read the directory, the server is the one at `admin.listen`, where that is set.
-    /// `warns`: as in [`examine_to_ask`]. Fails if the directory belongs to a user that is not trusted.
-    pub(super) fn find(Named { sources, admin: address }: &Named, warns: bool) -> Result<Self, Failure> {
-        let examined = examine_to_ask(sources, address.is_some(), warns);
-        let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
-        let config = &examined.finish().map_err(Failure::Config)?.config;
-        let (path, listen) = (&config.data_dir, config.admin.listen);
-        // Port 0 names no server.
-        let listen_is_set = listen_is_set && listen.port() != 0;
-        let at =
-            |admin: String, data_dir, is_default| Ok(Self { server: Server::new(admin, config), data_dir, is_default });
-        let data_dir = data_dir_is_set.then(|| path.clone());
-        if let Some(address) = address {
-            return at(address.clone(), data_dir, false);
-        }
-        match DataDir::holder(path) {
-            Some(LockHolder { pid, admin, untrusted: untrusted @ Some(_) }) => {
-                return Err(OpenError::Held { path: path.clone(), pid, admin, untrusted }.into());
-            }
-            Some(LockHolder { admin: Some(admin), .. }) => return at(format!("http://{admin}"), None, false),
-            _ => {}
-        }
-        match DataDir::expect_readable(path) {
-            Ok(()) => at(format!("http://{listen}"), data_dir, true),
-            Err(source) if listen_is_set && source.kind() == ErrorKind::PermissionDenied => {
-                tell(format!("data_dir {} cannot be read ({source}); trying admin.listen, {listen}", path.display()));
-                at(format!("http://{listen}"), Some(path.clone()), false)
-            }
-            Err(source) => Err(TargetError::Unreadable { path: path.clone(), source }.into()),
-        }
-    }
-
-    /// The server, asked first whether it has the expected data directory.
-    pub(super) fn expected(self) -> Result<Server, Failure> {
-        self.expect(&self.server.look()?.facts)?;
-        Ok(self.server)
-    }
-
-    /// Whether the server has the expected data directory. Earlier versions do not tell it.
-    pub(super) fn expect(&self, facts: &StatusFacts) -> Result<(), Failure> {
-        let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-        let theirs = &facts.data_dir;
-        match &self.data_dir {
-            Some(ours) if !theirs.is_empty() && resolved(ours) != resolved(Path::new(theirs)) => {
-                let (admin, ours) = (self.server.admin.clone(), resolved(ours).unwrap_or_else(|| ours.clone()));
-                Err(TargetError::Another { admin, theirs: theirs.clone(), ours }.into())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// The base address of an admin listener: a URL, or a host, perhaps with a port.

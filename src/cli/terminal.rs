@@ -258,12 +258,6 @@ pub(super) fn bytes_bar(word: &'static str) -> impl FnMut(u64, u64) {
     }
 }
 
-/// Shows how many of all are done, as [`Display`] does.
-pub(super) fn counting(word: &'static str) -> impl FnMut(u64, u64) {
-    let mut display = Display::default();
-    move |done, of| display.count(word, done, of)
-}
-
 /// Shows counts of one thing after another: a bar on a terminal, lines elsewhere. It goes when it is dropped.
 pub(super) struct Display {
     bar: Option<ProgressBar>,

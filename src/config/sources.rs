@@ -261,6 +261,10 @@ fn is_of_a_service(name: &str, value: &str) -> bool {
 
 /// What is wrong with a variable that begins as ours do, with one underscore instead of two.
 fn unread(name: &str) -> Option<Finding> {
+    // The command line reads it.
+    if name == "GRANDSTAND_CONFIG" {
+        return None;
+    }
     let rest =
         name.get(PREFIX.len() - 1..).filter(|_| !has_prefix(name) && has_prefix(&name.replacen('_', "__", 1)))?;
     let spelled = |key: &String| key.replace('.', "_").eq_ignore_ascii_case(rest);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::coded::Encoder;
-use super::write::{self, Form, Rows};
+use super::write::{Form, Rows};
 use super::{DumpError, Dumps, DumpsState, name_of, tag_of};
 use crate::api::listing::ListingId;
 use crate::api::query::file::FileQuery;
@@ -189,7 +189,7 @@ impl Chosen {
                 all
             } else {
                 let (dataset, details) = (&published.dataset, &state.details);
-                let form = Form::of(kind, dataset, &rows, &|ids, show| write::read(details, ids, show), bom)?;
+                let form = Form::of(kind, dataset, &rows, details, bom)?;
                 let (removed, has_details) = (Vec::new(), kind.has_details());
                 let all = Selection { published, rows, removed, form, has_details, name: Some(name), _held: None };
                 let all = Arc::new(all);

@@ -12,10 +12,11 @@ use bytes::Bytes;
 use crate::api::json;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::TaxonomyKind;
+use crate::mirror::details::Details;
 use crate::snapshot::dataset::Dataset;
 
 use super::DumpError;
-use super::write::{ReadDetails, Rows, put_line, text, unreadable};
+use super::write::{Rows, put_line, text, unreadable};
 
 /// More columns are refused: the origin has a dozen, and a hostile one could have us write a comma for each column of
 /// each listing.
@@ -81,20 +82,14 @@ impl Columns {
     }
 
     /// The same with the fields that the details of these rows have.
-    pub(super) fn with_details(
-        mut self,
-        dataset: &Dataset,
-        rows: &Rows,
-        read: &ReadDetails<'_>,
-    ) -> Result<Self, DumpError> {
+    pub(super) fn with_details(mut self, dataset: &Dataset, rows: &Rows, details: &Details) -> Result<Self, DumpError> {
         let step = rows.len().div_ceil(MOST_READ).max(1);
         let ids = rows.iter().step_by(step).map(|position| dataset.content.summaries[position as usize].id);
         let ids: Vec<ListingId> = ids.collect();
         for ids in ids.chunks(AT_ONCE) {
-            read(ids, &mut |body| {
-                self.note_detail(body);
-                Ok(())
-            })?;
+            for body in details.bodies(ids) {
+                self.note_detail(body?);
+            }
         }
         self.end_details();
         Ok(self)

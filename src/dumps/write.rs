@@ -2,10 +2,9 @@
 //!
 //! A table is in [`super::table`]. A map is one `FeatureCollection` (RFC 7946), a feature on each line, whose properties are
 //! its listing as the origin sent it.
-//! Callers: [`super`] for a running server, the commands without one.
+//! Callers: [`super`].
 
 use std::borrow::Cow;
-use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,22 +17,6 @@ use crate::snapshot::dataset::Dataset;
 
 use super::DumpError;
 use super::table::Columns;
-
-/// Is told how much is done, and of how much.
-pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
-
-/// Shows the bodies of some details one after the other; `None`: it is not mirrored, or the origin has none. Blocks.
-pub(crate) type ReadDetails<'a> =
-    dyn Fn(&[ListingId], &mut dyn FnMut(Option<Bytes>) -> Result<(), DumpError>) -> Result<(), DumpError> + 'a;
-
-/// The same for the details of a running server.
-pub(super) fn read(
-    details: &Details,
-    ids: &[ListingId],
-    show: &mut dyn FnMut(Option<Bytes>) -> Result<(), DumpError>,
-) -> Result<(), DumpError> {
-    details.bodies(ids).try_for_each(|body| show(body?))
-}
 
 /// Which listings of a snapshot.
 #[derive(Clone)]
@@ -84,13 +67,13 @@ impl Form {
         kind: DumpKind,
         dataset: &Dataset,
         rows: &Rows,
-        read: &ReadDetails<'_>,
+        details: &Details,
         bom: bool,
     ) -> Result<Self, DumpError> {
         Ok(match kind {
             DumpKind::Ndjson => Self::Lines,
             DumpKind::Csv => Self::Table(Columns::of(dataset, rows, bom)?),
-            DumpKind::DetailsCsv => Self::Table(Columns::of(dataset, rows, bom)?.with_details(dataset, rows, read)?),
+            DumpKind::DetailsCsv => Self::Table(Columns::of(dataset, rows, bom)?.with_details(dataset, rows, details)?),
             DumpKind::Geojson => Self::Map,
             DumpKind::Details => Self::Details,
         })
@@ -174,42 +157,6 @@ impl Form {
     }
 }
 
-/// So many details are read at once.
-const AT_ONCE: usize = 64;
-
-/// Writes a whole snapshot in the origin's order. `out` should be buffered.
-pub(crate) fn write(
-    kind: DumpKind,
-    dataset: &Dataset,
-    read: &ReadDetails<'_>,
-    out: &mut dyn Write,
-    progress: Progress<'_>,
-) -> Result<(), DumpError> {
-    let rows = Rows::All(dataset.len() as u32);
-    let form = Form::of(kind, dataset, &rows, read, false)?;
-    let mut piece = Vec::new();
-    form.begin(dataset, &mut piece);
-    let mut before = 0;
-    for some in dataset.content.summaries.chunks(AT_ONCE) {
-        let ids: Vec<ListingId> = some.iter().map(|summary| summary.id).collect();
-        let mut put = |detail: Option<Bytes>| {
-            form.listing(dataset, (before as u32, before), detail, &mut piece)?;
-            before += 1;
-            Ok(())
-        };
-        if kind.has_details() {
-            read(&ids, &mut put)?;
-        } else {
-            some.iter().try_for_each(|_| put(None))?;
-        }
-        out.write_all(&piece)?;
-        piece.clear();
-        progress(before as u64, rows.len() as u64);
-    }
-    form.end(dataset, &mut piece);
-    Ok(out.write_all(&piece)?)
-}
-
 /// The most listings that [`size`] looks at.
 const LOOKED_AT: usize = 1_000;
 
@@ -218,7 +165,7 @@ pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Resu
     let all = dataset.len();
     let positions: Vec<u32> = (0..all as u32).step_by(all.div_ceil(LOOKED_AT).max(1)).collect();
     let rows = Rows::These(positions.into());
-    let form = Form::of(kind, dataset, &rows, &|ids, show| read(details, ids, show), false)?;
+    let form = Form::of(kind, dataset, &rows, details, false)?;
     let ids = rows.iter().filter(|_| kind.has_details());
     let ids: Vec<ListingId> = ids.map(|position| dataset.content.summaries[position as usize].id).collect();
     let mut bodies = details.bodies(&ids);

@@ -2,7 +2,7 @@
 //!
 //! In a chain each delta brings what a holder of the whole chain before it lacks: its base is the end of one known chain,
 //! and a place says up to where that has the changes of details. [`crate::bundle`] knows the file. Everything here blocks.
-//! Callers: [`crate::admin`] in a running server, else the commands; [`crate::fleet`] for chains.
+//! Callers: [`crate::admin`]; [`crate::fleet`] for chains.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use super::keeping::exported;
 use super::{Snapshots, SnapshotsError};
 use crate::api::hash::Digest;
 use crate::api::listing::ListingId;
-use crate::bundle::{self, Counts, Detail, Export, Progress, WriteError, Written};
+use crate::bundle::{self, Counts, Detail, Export, WriteError, Written};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
@@ -101,13 +101,7 @@ pub struct Exported {
 impl Snapshots {
     /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept snapshot, whose id may
     /// be shortened. `complete`: fails unless every detail is mirrored.
-    pub fn export(
-        &self,
-        out: &mut File,
-        since: Option<&str>,
-        complete: bool,
-        progress: Progress<'_>,
-    ) -> Result<Exported, ExportError> {
+    pub fn export(&self, out: &mut File, since: Option<&str>, complete: bool) -> Result<Exported, ExportError> {
         let served = self.current().get().ok_or(ExportError::Nothing)?;
         let hold = Hold::on(self, served.seq);
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
@@ -136,7 +130,7 @@ impl Snapshots {
             Ok(Selection { wanted: lacking.unwrap_or(known), coverage })
         };
         let evidence = served.dataset.evidence();
-        let written = self.write_bundle(out, &served, base, Some(&evidence), &select, progress)?;
+        let written = self.write_bundle(out, &served, base, Some(&evidence), &select)?;
         let (mirrored, of) = (written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
             return Err(ExportError::Incomplete { mirrored, of });
@@ -155,7 +149,6 @@ impl Snapshots {
         base: Option<&Dataset>,
         evidence: Option<&Evidence>,
         select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
-        progress: Progress<'_>,
     ) -> Result<Written, ExportError> {
         let told = self.verdicts().table().told();
         let lost = RefCell::new(Lost::new());
@@ -185,7 +178,7 @@ impl Snapshots {
                 }
                 Err(error) => Some(Err(error)),
             });
-            let written = bundle::write(&mut buffered, &export, details, progress);
+            let written = bundle::write(&mut buffered, &export, details);
             match written {
                 // A detail came or went meanwhile, or cannot be read.
                 Err(WriteError::Counts { .. }) if tries + 1 < TRIES => tries += 1,
@@ -295,7 +288,7 @@ impl Snapshots {
         let evidence = served.dataset.evidence();
         let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(&evidence);
         let base = base.map(|(base, _)| base);
-        let written = self.write_bundle(out, served, base, evidence, &select, &mut |_, _| {})?;
+        let written = self.write_bundle(out, served, base, evidence, &select)?;
         Ok(Link { written, place: place.get(), _hold: hold })
     }
 

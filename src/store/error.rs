@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -20,16 +19,12 @@ use crate::words::remedy;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it open.
-    #[error("the data directory {} is in use by {}{}", path.display(), holder_text(*pid, *admin), owner_text(*untrusted))]
+    #[error("the data directory {} is in use by {}; stop it, or set another data_dir", path.display(), process(*pid))]
     Held {
         /// The data directory.
         path: PathBuf,
-        /// The other process; `None` before it wrote its id.
+        /// The other process, if it is known.
         pid: Option<u32>,
-        /// Its admin listener, if it announced one and the directory's owner is trusted.
-        admin: Option<SocketAddr>,
-        /// The directory's owner, if that user is not trusted.
-        untrusted: Option<u32>,
     },
     /// It cannot be created, or is no directory.
     #[error(
@@ -224,22 +219,9 @@ fn needed_text(needed: u64) -> String {
     if needed == 0 { String::new() } else { format!("; about {needed} bytes are needed") }
 }
 
-fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {
-    let process = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
-    admin.map_or_else(|| process.clone(), |admin| format!("{process}, admin listener {admin}"))
-}
-
-fn owner_text(untrusted: Option<u32>) -> String {
-    untrusted.map_or_else(
-        || "; stop it, or set another data_dir".to_owned(),
-        |owner| {
-            format!(
-                "; it belongs to user {}, so the server address in it is not trusted: run this command as that user, \
-             or give the address of its admin listener with --admin",
-                user(owner)
-            )
-        },
-    )
+/// A process for people.
+pub(crate) fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 /// A user for people: `grandstand (998)`, or the number alone if `/etc/passwd` does not know it.

@@ -134,6 +134,9 @@ kinds! {
     RestartNeeded "restart-needed" No
         "reloads changed keys that take effect at the next start"
         "Restart the server when it suits you.";
+    SocketMissing "no-admin-socket" No
+        "the socket `admin.sock`, by which commands find this server, could not be made in the data directory"
+        "Commands on this machine use admin.listen (or --admin) until then; the server tries again every few seconds. If the path is too long, or the file system has no sockets, set another data_dir.";
     CertificateFiles "certificate-files" No
         "new files of tls.cert and tls.key cannot be used, so that the certificate before stays"
         "Replace the files. They are read again within seconds.";

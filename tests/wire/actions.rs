@@ -150,7 +150,7 @@ async fn a_command_without_the_token_is_told_of_the_keys_for_it() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("token");
     std::fs::write(&file, "another-token-of-this-length").unwrap();
-    let wrong = format!("admin.token_file={}", file.display());
+    let (wrong, admin) = (format!("admin.token_file={}", file.display()), server.admin.to_string());
     let bundle = dir.path().join("venues.gsb");
     for (words, told) in [
         (&["reload"][..], "does this only with its admin token"),
@@ -159,7 +159,7 @@ async fn a_command_without_the_token_is_told_of_the_keys_for_it() {
         (&["bundle", "export", bundle.to_str().unwrap()], "does this only with its admin token"),
         (&["snapshot", "verify"], "does this only with its admin token"),
     ] {
-        let (code, said) = command(&server, words).await;
+        let (code, said) = command(&server, &[words, &["--admin", &admin]].concat()).await;
         assert!(code == 1 && said.contains(told), "{words:?}: {said}");
         for name in ["admin.token ", "GRANDSTAND__ADMIN__TOKEN", "admin.token_file", &server.admin.to_string()] {
             assert!(said.contains(name), "{words:?} does not name {name}: {said}");
@@ -167,7 +167,7 @@ async fn a_command_without_the_token_is_told_of_the_keys_for_it() {
         assert!(!said.contains("Authorization") && !said.contains("Bearer"), "{words:?}: {said}");
     }
     std::fs::write(&file, TOKEN).unwrap();
-    does(&server, &["reload", "--set", &wrong]).await;
+    does(&server, &["reload", "--set", &wrong, "--admin", &admin]).await;
     let refused = server.admin(Method::POST, "/reload").await;
     assert!(refused.status == 403 && refused.text().contains("Authorization"), "programs get the field: {refused:?}");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use sample_origin::World;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
-use crate::harness::{Server, Setup, origin, wait_until};
+use crate::harness::{Server, Setup, origin, status_in, until, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -97,7 +97,7 @@ async fn a_damaged_store_is_told_of_and_rebuilt_from_the_origin() {
             assert!(server.process.said().contains("damaged"), "{damage:?}");
         }
         let names = names(&server.data_dir());
-        assert!(names.len() <= 4, "{damage:?} leaves {names:?}");
+        assert!(names.len() <= 5, "{damage:?} leaves {names:?}");
     }
 }
 
@@ -120,17 +120,14 @@ async fn offline_a_damaged_store_ends_it_with_what_to_do_or_changes_no_answer() 
         fs::write(&file, damage.of(&whole)).unwrap();
         let mut process = Setup::offline().alone().spawn(dir.path());
         let ended = |process: &mut crate::harness::Process| process.ended();
-        let mut admin = None;
-        wait_until("it ends or serves", || {
-            admin = grandstand::store::DataDir::holder(dir.path()).and_then(|holder| holder.admin);
-            let over = ended(&mut process).is_some() || admin.is_some();
-            async move { over }
+        let status = until("it ends or serves", || {
+            let has_ended = ended(&mut process).is_some();
+            let status = status_in(dir.path());
+            async move { if has_ended { Some(None) } else { status.await.map(Some) } }
         })
         .await;
-        if let Some(admin) = admin {
+        if let Some(status) = status {
             let client = crate::client::plain_client();
-            let url = format!("http://{admin}/status");
-            let status: serde_json::Value = client.get(url).send().await.unwrap().json().await.unwrap();
             let public = status["listen"][0].as_str().unwrap().to_owned();
             let list = client.get(format!("http://{public}{LIST}?per_page=100")).send().await.unwrap();
             assert_eq!(list.status(), 200, "{damage:?}");

@@ -182,8 +182,7 @@ async fn a_second_server_with_the_same_configuration_names_the_holder() {
     for setup in [&server.setup, &same] {
         let (code, said) = run(&setup.arguments(&["serve"], &server.data_dir())).await;
         assert_eq!(code, 1, "{said}");
-        let (pid, admin) = (server.process.pid().to_string(), server.admin.to_string());
-        assert!(said.contains(&pid) && said.contains(&admin), "{said}");
+        assert!(said.contains(&server.process.pid().to_string()), "{said}");
     }
     server.process.kill();
     server.setup = same;
@@ -219,6 +218,8 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap())
+        // Not the socket that a killed server leaves.
+        .filter(|entry| entry.file_type().unwrap().is_file())
         .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
         .collect();
     files.sort();

@@ -33,6 +33,8 @@ use http::Method;
 use sample_origin::{Origin, Reach, Switches, World};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 pub use aim::Aim;
@@ -446,7 +448,7 @@ impl Server {
     async fn start(setup: Setup, dir: TempDir) -> Self {
         let dir = Arc::new(dir);
         let client = plain_client();
-        let (process, public, admin) = up(&setup, &dir.path().join("data"), &client).await;
+        let (process, public, admin) = up(&setup, &dir.path().join("data")).await;
         Self { process, setup, public, admin, client, dir }
     }
 
@@ -475,7 +477,7 @@ impl Server {
         let said = self.process.said();
         assert!(!said.contains("panicked"), "{said}");
         self.client = plain_client();
-        (self.process, self.public, self.admin) = up(&self.setup, &self.data_dir(), &self.client).await;
+        (self.process, self.public, self.admin) = up(&self.setup, &self.data_dir()).await;
     }
 
     /// Finds the addresses in the log of a process that could not write its name into the lock.
@@ -625,10 +627,10 @@ fn is_settled(status: &Value) -> bool {
 }
 
 /// Starts a server: what it runs in, its public and its admin address.
-async fn up(setup: &Setup, data_dir: &Path, client: &reqwest::Client) -> (Body, SocketAddr, SocketAddr) {
+async fn up(setup: &Setup, data_dir: &Path) -> (Body, SocketAddr, SocketAddr) {
     if setup.is_process {
         let mut process = setup.spawn(data_dir);
-        let (public, admin) = discover(&mut process, data_dir, client).await;
+        let (public, admin) = discover(&mut process, data_dir).await;
         return (Body::Child(process), public, admin);
     }
     if let Some(origin) = setup.memory.clone() {
@@ -644,22 +646,28 @@ async fn up(setup: &Setup, data_dir: &Path, client: &reqwest::Client) -> (Body, 
     (Body::Within(within), public, config.admin.listen)
 }
 
+/// `/status` of the server on the socket in this data directory, if there is one.
+pub async fn status_in(data_dir: &Path) -> Option<Value> {
+    let mut socket = UnixStream::connect(data_dir.join("admin.sock")).await.ok()?;
+    socket.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.ok()?;
+    serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
+}
+
 /// The public and the admin address of a server that has just been started.
-pub async fn discover(process: &mut Process, data_dir: &Path, client: &reqwest::Client) -> (SocketAddr, SocketAddr) {
+pub async fn discover(process: &mut Process, data_dir: &Path) -> (SocketAddr, SocketAddr) {
     let (start, mut pauses) = (Instant::now(), Pauses::new());
     loop {
         if let Some(code) = process.ended() {
             process.join();
             panic!("the server ended with {code}:\n{}", process.tail());
         }
-        let holder = DataDir::holder(data_dir).filter(|holder| holder.pid == Some(process.pid()));
-        if let Some(admin) = holder.and_then(|holder| holder.admin)
-            && let Ok(response) = client.get(format!("http://{admin}/status")).send().await
+        if DataDir::holder(data_dir).is_some_and(|holder| holder.pid == Some(process.pid()))
+            && let Some(status) = status_in(data_dir).await
         {
-            let status: Value = response.json().await.unwrap();
-            if let Some(public) = status["listen"][0].as_str() {
-                return (public.parse().unwrap(), admin);
-            }
+            let [public, admin] = [&status["listen"][0], &status["admin"]["listen"]];
+            return (public.as_str().unwrap().parse().unwrap(), admin.as_str().unwrap().parse().unwrap());
         }
         assert!(start.elapsed() < PATIENCE, "the server cannot be found:\n{}", process.tail());
         pauses.next().await;

@@ -1,13 +1,12 @@
 //! The data directory is private to its owner, and others' files in it are no trap.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::harness::{Setup, origin, run};
+use crate::harness::{Setup, origin, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 const OURS: [&str; 3] = ["LOCK", "budget", "grandstand.redb"];
@@ -98,63 +97,67 @@ async fn a_data_directory_may_be_a_link_itself() {
     assert!(real.path().join("grandstand.redb").is_file());
 }
 
+/// A server's files, and the socket on which commands reach it, in a directory of another user.
 #[tokio::test]
-async fn another_process_that_locks_the_directory_is_named() {
+async fn commands_reach_a_server_over_its_socket_if_they_may_enter_its_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let mut other = Command::new("flock");
-    let other = other.args(["--shared".as_ref(), dir.path().as_os_str()]).args(["sh", "-c", "echo; read _"]);
-    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    other.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let (code, said) = Setup::offline().spawn(dir.path()).end().await;
-    drop(other.stdin.take());
-    other.wait().unwrap();
-    let named = format!("is in use by process {}", other.id());
-    assert!(code == 1 && said.contains(&named), "{code}: {said}");
-}
-
-/// A directory's owner controls its `LOCK`, and commands would send `admin.token` there.
-#[tokio::test]
-async fn no_command_asks_the_server_that_a_directory_of_another_user_names() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
     if fs::metadata(dir.path()).unwrap().uid() != 0 {
-        // Only root can give a directory away.
+        // Only root can become somebody else.
         return;
     }
-    fs::create_dir(&data).unwrap();
-    let trap = TcpListener::bind("127.0.0.1:0").unwrap();
-    trap.set_nonblocking(true).unwrap();
-    let admin = trap.local_addr().unwrap();
-    let holder = serde_json::json!({ "pid": std::process::id(), "admin": admin });
-    fs::write(data.join("LOCK"), holder.to_string()).unwrap();
-    let locked = [&data, &data.join("LOCK")].map(|path| {
-        chown(path, Some(12_345), None).unwrap();
-        let file = File::open(path).unwrap();
-        file.lock().unwrap();
-        file
-    });
-    let setup = Setup::offline().set("origin.url", "http://127.0.0.1:1").set("admin.token", "\"very-secret\"");
-    let out = dir.path().join("out");
-    for command in [
-        &["status"][..],
-        &["sync"],
-        &["audit"],
-        &["snapshot", "list"],
-        &["snapshot", "release"],
-        &["snapshot", "accept"],
-        &["bundle", "export", out.to_str().unwrap()],
-    ] {
-        let (code, said) = run(&setup.arguments(command, &data)).await;
-        assert!(code == 1 && said.contains("belongs to user 12345"), "{command:?}: {code} {said}");
-        assert!(trap.accept().is_err(), "{command:?} asked it");
+    set_mode(dir.path(), 0o711);
+    let setup = Setup::offline().set("admin.token", "\"very-secret-indeed\"");
+    let server = setup.alone().start_in(dir).await;
+    let (data, admin) = (server.data_dir(), server.admin.to_string());
+    assert_eq!(mode(&data.join("admin.sock")), 0o600);
+    // Its permissions are the trust: no token, whatever `admin.listen` is.
+    let without_token = Setup::offline();
+    for words in [&["snapshot", "list"][..], &["reload"], &["purge", "--all"]] {
+        let (code, said) = run(&without_token.arguments(words, &data)).await;
+        assert_eq!(code, 0, "{words:?}: {said}");
     }
-    // The operator's address is used, whoever owns the directory; and its server has another one.
-    let server = Setup::offline().start().await;
-    let named = ["status", "--json", "--admin", &server.admin.to_string()];
-    let (code, said) = run(&setup.arguments(&named, &data)).await;
-    let own = server.data_dir();
-    assert!(code == 1 && [&data, &own].iter().all(|named| said.contains(named.to_str().unwrap())), "{code} {said}");
-    let (_, said) = run(&named.map(str::to_owned)).await;
-    assert!(said.contains("\"use\""), "{said}");
-    drop(locked);
+    let stranger = without_token.under(&["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]);
+    for words in [&["status"][..], &["snapshot", "list"], &["purge", "--all"], &["bundle", "export", "x.gsb"]] {
+        let (code, said) = stranger.command(words, &data).end().await;
+        assert!(code == 1 && said.contains("cannot be read") && said.contains("--admin"), "{words:?}: {said}");
+    }
+    let listening = stranger.set("admin.listen", &admin);
+    let (code, said) = listening.command(&["status", "--ready"], &data).end().await;
+    assert!(code == 1 && said.contains(&format!("trying admin.listen, {admin}")), "{said}");
+    let (code, said) = listening.command(&["purge", "--all"], &data).end().await;
+    assert!(code == 1 && said.contains("only with its admin token"), "{said}");
+}
+
+/// Each case has a clear end: no socket can be made, the server hangs, it is gone without a word.
+#[tokio::test]
+async fn a_server_without_a_socket_is_found_at_its_address_and_one_that_hangs_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("d".repeat(100));
+    fs::create_dir(&deep).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let setup = Setup::offline().set("admin.listen", &free.to_string()).alone();
+    let mut process = setup.spawn(&deep);
+    let status = async |words: &[&str]| run(&setup.arguments(words, &deep)).await;
+    wait_until("it answers at its address", || async { status(&["status", "--json"]).await.1.contains("\"use\"") })
+        .await;
+    let (_, said) = status(&["status"]).await;
+    assert!(
+        said.contains("admin.sock could not be made: its path has ") && said.contains("another data_dir"),
+        "{said}"
+    );
+    assert!(status(&["status", "--json"]).await.1.contains(&format!("{:?}", "no-admin-socket")));
+    let (code, said) = status(&["snapshot", "list", "--json"]).await;
+    assert!(code == 0 && said.contains("\"served\": null"), "{said}");
+    process.kill();
+
+    let server = Setup::offline().alone().start().await;
+    server.process.signal("STOP");
+    let (code, said) = run(&server.setup.arguments(&["snapshot", "list"], &server.data_dir())).await;
+    server.process.signal("CONT");
+    assert!(code == 1 && said.contains("admin.sock/status: no answer within 10 s"), "{said}");
+    let mut server = server;
+    server.process.kill();
+    assert!(server.data_dir().join("admin.sock").exists());
+    let (code, said) = run(&server.setup.arguments(&["snapshot", "list"], &server.data_dir())).await;
+    assert_eq!(code, 0, "{said}");
 }

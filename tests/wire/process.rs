@@ -1,5 +1,6 @@
 //! The process: exit codes, signals, the command line, and who may use a data directory.
 
+mod configured;
 mod limits;
 mod log;
 mod status;

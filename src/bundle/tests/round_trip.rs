@@ -126,9 +126,7 @@ fn what_could_not_be_read_is_not_written() {
         change(&mut world);
         let details = world.details.clone();
         let export = world.export(None, &details);
-        write(Vec::new(), &export, details.into_iter().map(Ok::<_, Infallible>), &mut |_, _| {})
-            .unwrap_err()
-            .to_string()
+        write(Vec::new(), &export, details.into_iter().map(Ok::<_, Infallible>)).unwrap_err().to_string()
     };
     let body =
         |world: &mut World, id, body: &'static str| world.details.get_mut(&ListingId(id)).unwrap().body = body.into();
@@ -161,10 +159,10 @@ fn details_that_change_in_number_or_fail_on_the_way_end_the_writing() {
     let world = World::of(1..20);
     let export = world.export(None, &world.details);
     let few = world.details.clone().into_iter().skip(1).map(Ok::<_, Infallible>);
-    let error = write(Vec::new(), &export, few, &mut |_, _| {}).unwrap_err();
+    let error = write(Vec::new(), &export, few).unwrap_err();
     assert!(matches!(error, WriteError::Counts { .. }), "{error}");
     let failing = std::iter::once(Err::<(ListingId, Detail), _>(std::io::Error::other("the store is gone")));
-    let error = write(Vec::new(), &export, failing, &mut |_, _| {}).unwrap_err();
+    let error = write(Vec::new(), &export, failing).unwrap_err();
     assert!(error.to_string().contains("the store is gone"), "{error}");
 }
 

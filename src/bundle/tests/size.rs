@@ -71,7 +71,7 @@ async fn levels_of_compression() {
         let began = Instant::now();
         let (mut out, details) = (Vec::new(), world.details.clone().into_iter().map(Ok::<_, Infallible>));
         let export = Export { level, ..world.export(None, &world.details) };
-        write(&mut out, &export, details, &mut |_, _| {}).unwrap();
+        write(&mut out, &export, details).unwrap();
         println!("level {level}: {} bytes in {} ms", out.len(), began.elapsed().as_millis());
     }
 }

@@ -1,16 +1,12 @@
-//! `grandstand bundle export`: writes the current snapshot to one file, as a bundle or for other tools, through the server
-//! that holds the data directory or directly.
+//! `grandstand bundle export`: writes the current snapshot to one file, as a bundle or for other tools.
 //!
 //! The file gets its name when it is complete. Callers: [`super`].
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Seek, Write};
+use std::io::{Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
@@ -18,20 +14,15 @@ use serde_json::json;
 use super::unfinished::{Unfinished, remove};
 use super::{in_file, not_done, told, what};
 use crate::admin::bundle::{EXACT, WHOLE};
-use crate::api::listing::ListingId;
 use crate::api::route::DumpKind;
-use crate::app::core::open_snapshots;
+use crate::app::hosted::Purpose;
 use crate::bundle::signature::{self, Signer, open_file};
 use crate::bundle::{Bundle, Manifest, check_beginning};
-use crate::cli::target::{Holder, Named};
-use crate::cli::terminal::{Output, bytes_bar, counting, say, start_log, tell};
+use crate::cli::target::Named;
+use crate::cli::terminal::{Output, bytes_bar, say, start_log, tell};
 use crate::cli::{Failure, FileError, needs_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
-use crate::dumps::{DumpError, write};
-use crate::snapshots::Snapshots;
-use crate::snapshots::export::Exported;
-use crate::store::{DataDir, StoreError};
 use crate::words::counted;
 
 /// Arguments of `grandstand bundle export`.
@@ -162,7 +153,7 @@ impl Export {
         self.format.expect_ending(&self.file).map_err(Failure::usage)?;
         self.expect_replaceable().map_err(Failure::usage)?;
         let config = self.server.config(needs_snapshots)?;
-        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
+        start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         if let Some(kind) = self.format.dump() {
             return self.export_dump(&config, kind);
         }
@@ -174,7 +165,7 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made = self.make(&config, unfinished.file(), since.as_deref()).map_err(not_done(&self.file, "written"))?;
+        self.make(&config, unfinished.file(), since.as_deref()).map_err(not_done(&self.file, "written"))?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
@@ -192,11 +183,6 @@ impl Export {
             Some((signature, path, key)) => signature.finish().map(|_| Some((path, key)))?,
             None => remove(&signature::path_of(&self.file)).map(|()| None)?,
         };
-        if let Some((_data_dir, snapshots, exported)) = made
-            && let Err(error) = snapshots.remember(exported)
-        {
-            tell(format!("warning: this export could not be recorded ({error}); a delta from it may be impossible"));
-        }
         if self.json {
             let key = signed.map(|(_, key)| key.to_string());
             let state = if key.is_some() { "verified" } else { "none" };
@@ -212,33 +198,17 @@ impl Export {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Writes a bundle. If this process does, it holds the data directory until the export is recorded; a server records it.
-    fn make(
-        &self,
-        config: &Config,
-        out: &mut File,
-        since: Option<&str>,
-    ) -> Result<Option<(DataDir, Snapshots, Exported)>, Failure> {
-        let complete = self.require_complete;
-        let (made, is_exact, is_whole) = match self.server.holder(config, open_snapshots)? {
-            Holder::Here((data_dir, snapshots)) => {
-                let exported = snapshots.export(out, since, complete, &mut counting("details"))?;
-                let (is_exact, is_whole) = (exported.is_exact, exported.is_whole);
-                (Some((data_dir, snapshots, exported)), is_exact, is_whole)
-            }
-            Holder::There(server) => {
-                let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
-                let query = format!(
-                    "?format=bundle{}{}",
-                    since.unwrap_or_default(),
-                    if complete { "&complete=true" } else { "" }
-                );
-                out.set_len(0).and_then(|()| out.rewind())?;
-                let head = server.download(&query, "the server is writing the bundle", out)?;
-                let unless_denied = |name| head.get(name).is_none_or(|told| told != "false");
-                (None, unless_denied(EXACT), unless_denied(WHOLE))
-            }
-        };
+    /// Writes a bundle.
+    fn make(&self, config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Failure> {
+        let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+        let complete = if self.require_complete { "&complete=true" } else { "" };
+        let query = format!("?format=bundle{}{complete}", since.unwrap_or_default());
+        let server = self.server.server(config, Purpose::Stored)?;
+        out.set_len(0).and_then(|()| out.rewind())?;
+        let head = server.download(&query, "the bundle is being written", out);
+        server.close();
+        let head = head?;
+        let [is_exact, is_whole] = [EXACT, WHOLE].map(|name| head.get(name).is_none_or(|told| told != "false"));
         if !is_whole {
             tell("warning: the store is damaged; details that cannot be read are missing in the bundle");
         }
@@ -247,7 +217,7 @@ impl Export {
                 "warning: the export of the base is not recorded here; for unchanged listings, the delta lacks details fetched after that export; if the other side needs them, export a full bundle",
             );
         }
-        Ok(made)
+        Ok(())
     }
 
     /// Writes a dump into a file, which has its name when it is whole, or to standard output.
@@ -276,36 +246,11 @@ impl Export {
 
     /// Writes a dump; returns the id of its snapshot.
     fn make_dump(&self, config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<String, Failure> {
-        let (_data_dir, snapshots) = match self.server.holder(config, open_snapshots)? {
-            Holder::Here((data_dir, snapshots)) => (data_dir, snapshots),
-            Holder::There(server) => {
-                let head = server.download(&format!("?format={}", kind.as_str()), "the server writes the dump", out)?;
-                let snapshot = head.get("mirror-snapshot").and_then(|id| id.to_str().ok());
-                return Ok(snapshot.unwrap_or("-").to_owned());
-            }
-        };
-        let published = snapshots.current().get().ok_or(DumpError::Nothing)?;
-        let damaged = RefCell::new(BTreeSet::new());
-        let body = |(id, read): (ListingId, Result<Option<Bytes>, StoreError>)| match read {
-            Err(StoreError::Damaged(_)) => {
-                damaged.borrow_mut().insert(id);
-                Ok(None)
-            }
-            // The origin has none.
-            read => read.map(|body| body.filter(|body| !body.is_empty())),
-        };
-        let store = snapshots.store();
-        let mut out = BufWriter::with_capacity(1 << 18, out);
-        let details = &|ids: &[ListingId], show: &mut dyn FnMut(Option<Bytes>) -> Result<(), DumpError>| {
-            store.bodies_in_turn(ids).map(body).try_for_each(|body| show(body?))
-        };
-        write::write(kind, &published.dataset, details, &mut out, &mut counting("listings"))?;
-        out.flush()?;
-        let damaged = damaged.borrow().len();
-        if damaged > 0 {
-            tell(format!("warning: {damaged} stored details are damaged and were left out"));
-        }
-        Ok(published.dataset.id.to_string())
+        let server = self.server.server(config, Purpose::Stored)?;
+        let head = server.download(&format!("?format={}", kind.as_str()), "the file is being made", out);
+        server.close();
+        let head = head?;
+        Ok(head.get("mirror-snapshot").and_then(|id| id.to_str().ok()).unwrap_or("-").to_owned())
     }
 }
 

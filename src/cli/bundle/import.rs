@@ -1,7 +1,6 @@
-//! `grandstand bundle import`: a bundle's snapshot becomes the newest one, through the server that holds the data directory
-//! or directly.
+//! `grandstand bundle import`: a bundle's snapshot becomes the newest one.
 //!
-//! Everything is verified before the first change: by the server, if there is one, else here. Callers: [`super`].
+//! The server verifies everything before the first change. Callers: [`super`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,21 +8,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{not_done, signature, signed, told, unread, verified};
-use crate::app::core::open_snapshots_anew;
+use super::{not_done, signature, signed, told, unread};
+use crate::app::hosted::Purpose;
 use crate::bundle::Manifest;
 use crate::bundle::signature::{Voucher, text_beside};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
-use crate::cli::target::{Holder, Named};
+use crate::cli::target::Named;
 use crate::cli::terminal::{say, start_log, tell};
 use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{LogConfig, LogLevel};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshots::import::ImportOutcome;
-
-use crate::store::DataDir;
 use crate::words::counted;
 
 /// Data older than this is worth a word, in seconds.
@@ -52,27 +49,13 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(needs_snapshots)?;
-        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
+        start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         let (path, file, voucher) = unread(&self.file, &config)?;
-        let running = self.server.running()?;
-        let place = match &running {
-            Some(server) => format!("the server at {}", server.admin),
-            None => std::path::absolute(&config.data_dir)?.display().to_string(),
-        };
-        let is_new = running.is_none() && !DataDir::has_snapshot(&config.data_dir);
-        let outcome = if let Some(server) = running {
-            self.upload(&server, &path, &file)?
-        } else {
-            let opened = verified(&path, file, voucher.clone())?;
-            match self.server.holder(&config, open_snapshots_anew)? {
-                Holder::Here((_data_dir, snapshots)) => {
-                    let outcome = snapshots.import_opened(opened, self.allow_older, None);
-                    outcome.map_err(|error| not_done(&path, "imported")(error.into()))?
-                }
-                // It has started meanwhile.
-                Holder::There(server) => self.upload(&server, &path, &opened.file)?,
-            }
-        };
+        let server = self.server.server(&config, Purpose::Import)?;
+        let place = if server.is_here() { server.admin.clone() } else { format!("the server at {}", server.admin) };
+        let outcome = self.upload(&server, &path, &file);
+        server.close();
+        let outcome = outcome?;
         let ImportOutcome { imported, manifest, signed_by } = &outcome;
         for doubt in doubts(manifest, Clock::system().now_wall()) {
             tell(format!("warning: {doubt}"));
@@ -95,7 +78,7 @@ impl Import {
         }
         let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));
         let (file, snapshot) = (path.display(), &imported.snapshot);
-        let was_empty = if is_new { ", which had no data" } else { "" };
+        let was_empty = if imported.before.is_none() { ", which had no data" } else { "" };
         say(format!("imported {file} into {place}{was_empty}: snapshot {snapshot} with {listings} and {details}"))?;
         say(match (signed_by, &voucher) {
             (Some(key), Voucher::Unverified(_)) => format!("signed by the key {key}, which the server trusts"),

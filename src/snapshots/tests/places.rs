@@ -243,7 +243,7 @@ fn after_a_repair_no_copy_misses_a_detail_whatever_becomes_current_again() {
 /// Exports as for an operator: the export, and whose details it has.
 fn exported(rig: &Rig, since: Option<&str>) -> (Exported, Vec<u64>) {
     let mut file = tempfile::tempfile().unwrap();
-    let exported = rig.snapshots.export(&mut file, since, false, &mut |_, _| {}).unwrap();
+    let exported = rig.snapshots.export(&mut file, since, false).unwrap();
     (exported, details(&opened(&file)))
 }
 

@@ -161,7 +161,7 @@ impl Page {
         let under: Vec<String> = ["env".to_owned()].into_iter().chain(environment).chain(shell).collect();
         let mut process = Process::spawn_under(&under, &[], dir);
         let client = plain_client();
-        let (public, admin) = discover(&mut process, &dir.join("grandstand-data"), &client).await;
+        let (public, admin) = discover(&mut process, &dir.join("grandstand-data")).await;
         let status = || async {
             let reply = client.get(format!("http://{admin}/status")).send().await.unwrap();
             reply.json::<Value>().await.unwrap()

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use grandstand::store::DataDir;
 use sample_origin::{Cdn, FaultRule, Switches};
 
-use crate::harness::{Process, Script, Setup, Upstream, origin, origin_with, run, wait_until};
+use crate::harness::{Process, Script, Setup, Upstream, origin, origin_with, run, status_in, wait_until};
 use crate::origin_faults::Fault;
 
 #[tokio::test]
@@ -18,16 +17,14 @@ async fn sync_ends_with_0_at_full_coverage() {
     assert_eq!(code, 0, "{said}");
     let details = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
     assert_eq!(details, 60);
+    assert!(origin.count() <= 2 + 9 + 60, "{:?}", origin.log());
     origin.shutdown().await;
     // Beside a server it says the same.
     let setup = setup.set("origin.timeout", "500ms");
     for is_beside in [false, true] {
         let server = if is_beside { Some(setup.spawn(&data)) } else { None };
         if server.is_some() {
-            wait_until("the server is up", || async {
-                DataDir::holder(&data).is_some_and(|held| held.admin.is_some())
-            })
-            .await;
+            wait_until("the server is up", || async { status_in(&data).await.is_some() }).await;
         }
         let (code, said) = run(&setup.arguments(&["sync"], &data)).await;
         assert_eq!(code, 1, "an origin that cannot be asked: {said}");

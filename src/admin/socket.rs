@@ -1,0 +1,180 @@
+//! The Unix socket `admin.sock` in the data directory, on which commands reach the server that has the directory.
+//!
+//! Its permissions are the trust: only the owner of the directory and root can connect. It is made before it has its name.
+//! Where it cannot be made, it is tried again, a finding says why, and commands use `admin.listen`. Callers: [`crate::app`];
+//! commands connect to it.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, Stream};
+use parking_lot::Mutex;
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::store::DataDir;
+use crate::telemetry::findings::{Finding, Kind};
+
+/// The name of the socket.
+const NAME: &str = "admin.sock";
+/// Its name until it has its permissions; not longer.
+const UNFINISHED: &str = "admin.next";
+/// The longest path of a socket, in bytes (unix(7)).
+const LONGEST: usize = 107;
+/// How long to wait after a failure.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The socket in a data directory, by its path.
+pub(crate) fn path_in(data_dir: &Path) -> PathBuf {
+    data_dir.join(NAME)
+}
+
+/// Why there is no socket; `None`: there is one, or nobody has tried yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SocketState(Arc<Mutex<Option<String>>>);
+
+impl SocketState {
+    pub(super) fn finding(&self) -> Option<Finding> {
+        self.0.lock().as_ref().map(|why| Finding::new(Kind::SocketMissing, why))
+    }
+}
+
+/// The socket of a server. It is removed when this is dropped, before others can lock the directory.
+pub(crate) struct AdminSocket {
+    listener: Option<UnixListener>,
+    data_dir: DataDir,
+    state: SocketState,
+}
+
+impl AdminSocket {
+    pub(crate) const fn new(data_dir: DataDir, state: SocketState) -> Self {
+        Self { listener: None, data_dir, state }
+    }
+
+    /// Its connections, without an end.
+    pub(crate) fn connections(self) -> impl Stream<Item = UnixStream> {
+        stream::unfold(self, |mut socket| async move { Some((socket.accept().await, socket)) })
+    }
+
+    async fn accept(&mut self) -> UnixStream {
+        loop {
+            let accepted = match &self.listener {
+                Some(listener) => listener.accept().await.map(|(stream, _)| stream),
+                None => match bind(self.data_dir.path()) {
+                    Ok(listener) => {
+                        *self.state.0.lock() = None;
+                        self.listener = Some(listener);
+                        continue;
+                    }
+                    Err(error) => {
+                        let path = path_in(self.data_dir.path());
+                        *self.state.0.lock() = Some(format!("{} could not be made: {error}", path.display()));
+                        tokio::time::sleep(AGAIN).await;
+                        continue;
+                    }
+                },
+            };
+            match accepted {
+                Ok(stream) => return stream,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection to the admin socket was not accepted");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        if self.listener.take().is_some() {
+            // Without a listener, its name means nothing.
+            let _ = fs::remove_file(path_in(self.data_dir.path()));
+        }
+    }
+}
+
+/// Listens in a directory that this process has locked: what lies there is a killed server's.
+fn bind(data_dir: &Path) -> io::Result<UnixListener> {
+    let (path, unfinished) = (path_in(data_dir), data_dir.join(UNFINISHED));
+    let length = path.as_os_str().as_bytes().len();
+    if length > LONGEST {
+        let why = format!("its path has {length} bytes, and the system allows {LONGEST}");
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&unfinished)?;
+    fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
+    fs::rename(&unfinished, &path)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_for_its_owner_alone_replaces_a_killed_server_s_and_goes_with_the_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path_in(dir.path());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        fs::write(dir.path().join(UNFINISHED), "").unwrap();
+        let state = SocketState::default();
+        let socket = AdminSocket::new(DataDir::open(dir.path()).unwrap(), state.clone());
+        let mut connections = Box::pin(socket.connections());
+        let connecting = async {
+            while UnixStream::connect(&path).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let (accepted, ()) = tokio::join!(connections.next(), connecting);
+        assert!(accepted.is_some() && state.finding().is_none());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(connections);
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["LOCK"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_path_that_is_too_long_is_told_and_a_directory_that_can_be_written_again_gets_its_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = dir.path().join("d".repeat(120));
+        let told = bind_and_tell(&long).await;
+        assert!(told.contains("admin.sock could not be made: its path has ") && told.contains("allows 107"), "{told}");
+
+        let state = SocketState::default();
+        let blocked = dir.path().join(UNFINISHED);
+        fs::create_dir(&blocked).unwrap();
+        let socket = AdminSocket::new(DataDir::open(dir.path()).unwrap(), state.clone());
+        let mut connections = Box::pin(socket.connections());
+        assert!(futures_util::poll!(connections.next()).is_pending());
+        assert!(state.finding().is_some());
+        fs::remove_dir(&blocked).unwrap();
+        let path = path_in(dir.path());
+        let connecting = async {
+            while UnixStream::connect(&path).await.is_err() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (accepted, ()) = tokio::join!(connections.next(), connecting);
+        assert!(accepted.is_some() && state.finding().is_none());
+    }
+
+    async fn bind_and_tell(path: &Path) -> String {
+        let state = SocketState::default();
+        let socket = AdminSocket::new(DataDir::open(path).unwrap(), state.clone());
+        let mut connections = Box::pin(socket.connections());
+        assert!(futures_util::poll!(connections.next()).is_pending());
+        state.finding().unwrap().text
+    }
+}
