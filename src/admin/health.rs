@@ -83,7 +83,7 @@ impl Status {
                 .as_ref()
                 .and_then(|replica| replica.lock().finding(now, instants.wall, oldest.unwrap_or(config.ttl))),
         );
-        all.extend(self.publish.iter().flat_map(|publish| publish.lock().findings(now)));
+        all.extend(self.publish.iter().flat_map(|publish| publish.lock().findings()));
         all.extend(self.tls.iter().flat_map(|tls| tls.certificate.findings(instants.wall)));
         all.extend(self.shared.as_ref().and_then(|shared| shared.finding()));
         // A reload may have made it trusted.

@@ -6,6 +6,7 @@
 
 mod client;
 mod error;
+mod files;
 mod open;
 #[cfg(test)]
 mod tests;
@@ -282,6 +283,16 @@ impl Place {
         let path = self.path(key);
         // Journals can be some MiB.
         let limit = CALL + Duration::from_secs(bytes.len() as u64 >> 16);
+        if self.directory.is_some() {
+            let is_new = match mode {
+                PutMode::Overwrite => false,
+                PutMode::Create => true,
+                PutMode::Update(_) => return Err(PlaceError::Unsupported("a directory has no conditions".to_owned())),
+            };
+            self.file(key, limit, io::Cursor::new(bytes), is_new).await?;
+            let written = self.within(key, CALL, self.store.head(&path)).await?;
+            return Ok(UpdateVersion { e_tag: written.e_tag, version: None });
+        }
         let put = self.store.put_opts(&path, PutPayload::from_bytes(bytes), mode.into());
         let written = self.within(key, limit, put).await?;
         Ok(written.into())
@@ -289,6 +300,10 @@ impl Place {
 
     /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
     pub(crate) async fn write_file(&self, key: &Key, mut file: File, bytes: u64) -> Result<(), PlaceError> {
+        if self.directory.is_some() {
+            let limit = PART_TIME + Duration::from_secs(bytes >> 20);
+            return self.file(key, limit, file.take(bytes), false).await;
+        }
         let path = self.path(key);
         if bytes <= PART {
             let (_, whole) = piece(file, bytes).await?;
@@ -315,9 +330,31 @@ impl Place {
         written
     }
 
+    /// Writes an object of a store of files. `is_new`: fails if there is one of that name.
+    async fn file(
+        &self,
+        key: &Key,
+        limit: Duration,
+        from: impl io::Read + Send + 'static,
+        is_new: bool,
+    ) -> Result<(), PlaceError> {
+        let path = self.directory.as_ref().map(|directory| directory.join(key.to_string())).unwrap_or_default();
+        let shown = path.display().to_string();
+        let written = timeout(limit, blocking(move || files::write(&path, from, is_new))).await;
+        written.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?.map_err(|source| {
+            let error = match source.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    object_store::Error::AlreadyExists { path: shown, source: Box::new(source) }
+                }
+                _ => object_store::Error::Generic { store: "LocalFileSystem", source: Box::new(source) },
+            };
+            PlaceError::of(&key.to_string(), &error)
+        })
+    }
+
     /// Removes the unfinished files, older than this, that a killed publisher leaves in a directory. Blocks.
     ///
-    /// The client writes an object to `<name>#<number>` first, and no list shows that. Other object stores have parts of
+    /// An object is written to `<name>#<number>` first, and no list shows that. Other object stores have parts of
     /// large objects instead, which rules of the bucket remove.
     pub(crate) fn sweep(&self, older: Duration) -> Result<(), PlaceError> {
         let Some(directory) = &self.directory else { return Ok(()) };

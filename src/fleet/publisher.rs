@@ -36,7 +36,7 @@ pub(crate) use ledger::release;
 use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS};
 use status::{PublishError, PublishFacts, PublishStatus};
 use tidy::ReadBack;
-use write::InStore;
+use write::{InStore, Rival};
 
 /// How often the task looks whether details have arrived, objects must be checked, or a full bundle is due.
 /// A new snapshot wakes it at once.
@@ -92,9 +92,10 @@ pub(crate) struct Publisher {
     read_back: ReadBack,
     /// The epoch of the current snapshot when the head in the object store was last read, and when that was.
     looked: Option<(u64, Instant)>,
-    /// The epoch of the current snapshot that is completely in the object store. While it is current, a head of another
-    /// publisher is not replaced.
-    settled: Option<u64>,
+    /// Whether our head was in the object store since the start.
+    has_been_there: bool,
+    /// A later head of another publisher, that took the place of ours: when it was written, and when it was seen first.
+    rival: Option<Rival>,
 }
 
 impl Publisher {
@@ -137,7 +138,8 @@ impl Publisher {
             tidied: None,
             read_back: ReadBack::default(),
             looked: None,
-            settled: None,
+            has_been_there: false,
+            rival: None,
         };
         // The mirror may drop old snapshots before the key is open.
         let last = ledger::last_head(publisher.store(), &publisher.whose.url);
@@ -202,7 +204,7 @@ impl Publisher {
     async fn turn(&mut self) -> Result<(), PublishError> {
         self.judge().await;
         self.catch_up().await?;
-        if self.is_time_to_tidy() {
+        if self.is_time_to_tidy() && !self.is_beaten() {
             if let Err(error) = self.tidy().await {
                 self.unchecked(&error);
             }
@@ -221,7 +223,7 @@ impl Publisher {
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
         }
-        (self.sequence, self.chain, self.stored, self.settled) = Default::default();
+        (self.sequence, self.chain, self.stored, self.has_been_there) = Default::default();
         Ok(())
     }
 
@@ -232,8 +234,11 @@ impl Publisher {
             let Some(served) = self.snapshots.current().get() else { return Ok(()) };
             self.offer(&served).await?;
             let step = self.plan(&served).await?;
+            if self.is_beaten() {
+                return Ok(());
+            }
             if step == NextWrite::Nothing {
-                self.settled = Some(served.epoch);
+                self.has_been_there = true;
                 self.status.lock().succeeded(self.clock.now_wall());
                 return Ok(());
             }
@@ -294,7 +299,7 @@ impl Publisher {
             now_ms,
             offer,
             chain: self.chain.as_ref(),
-            stored: self.stored_for_plan(self.settled == Some(served.epoch)),
+            stored: self.stored_for_plan(),
             is_broken: self.is_broken,
             unsent,
         });

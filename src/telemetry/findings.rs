@@ -123,8 +123,11 @@ kinds! {
         "the publisher cannot bring the object store up to date"
         "Check what it names. The server keeps trying; its own clients notice nothing, those of the replicas get older data.";
     PublishRival "publish-rival" No
-        "another program writes to the publisher's place"
-        "Stop one of the two publishers, or give each a prefix of its own (publish.url): clients of the replicas get the data of whichever wrote last.";
+        "another publisher has written a later head to this publisher's place"
+        "Stop one of the two publishers, or give each a prefix of its own (publish.url). This one writes nothing until that head is ten minutes old, or until it is restarted.";
+    PublishUnconditional "publish-unconditional" No
+        "the object store ignores the conditions of writes"
+        "Nothing, with one publisher for this prefix. Of two that write at once the last head wins, and neither notices.";
     LimitAlone "limit-not-shared" No
         "the limit on clients is not shared, although rate_limit.store is set"
         "Check Redis and rate_limit.store. Until it answers, each machine counts clients by itself.";

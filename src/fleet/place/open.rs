@@ -67,7 +67,7 @@ impl Place {
             StoreKind::Azure => {
                 build!(MicrosoftAzureBuilder, AzureConfigKey, [AzureConfigKey::Endpoint], url, options, connector)
             }
-            StoreKind::File => (Arc::new(LocalFileSystem::new().with_fsync(true)), None),
+            StoreKind::File => (Arc::new(LocalFileSystem::new()), None),
             StoreKind::Web => {
                 let mut client = ClientOptions::new()
                     .with_config(ClientConfigKey::Timeout, WHOLE)

@@ -49,6 +49,18 @@ async fn an_object_is_written_read_listed_and_removed() {
     assert!(dir.path().join("a/store/notes.txt").exists());
 }
 
+#[tokio::test]
+async fn a_new_object_takes_no_other_s_name_and_leaves_nothing_unfinished() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(dir.path());
+    place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Create).await.unwrap();
+    let again = place.write(&journal(1), Bytes::from_static(b"two"), PutMode::Create).await;
+    assert!(matches!(again, Err(PlaceError::Changed(_))), "{again:?}");
+    assert!(matches!(place.write(&Key::Head, Bytes::new(), impossible()).await, Err(PlaceError::Unsupported(_))));
+    let names = fs::read_dir(dir.path().join("a/store/journal")).unwrap().count();
+    assert_eq!((text(&place, &journal(1)).await.as_str(), names), ("one", 1));
+}
+
 fn web_place(url: &str) -> Place {
     let text = format!("[replica]\nurl = {url:?}\n[bundle]\ntrusted_keys = [\"RW{}\"]", "A".repeat(54));
     let config = Config::from_text(&text).unwrap().config.replica;

@@ -39,9 +39,6 @@ pub(crate) struct PublishFacts {
     pub why: Option<String>,
 }
 
-/// How long another publisher is remembered.
-const REMEMBERED: Duration = Duration::from_secs(600);
-
 /// The state of the publisher; cheap to clone.
 pub(crate) type PublishStatus = Arc<Mutex<PublishState>>;
 
@@ -57,8 +54,10 @@ pub(crate) struct PublishState {
     pub(super) details: Option<u64>,
     /// Why the object store lacks something, or may lack something; `None`: it is being written, or nothing is missing.
     why: Option<Finding>,
-    /// The last head of another program that came after ours, and when it was seen.
-    rival: Option<(u64, Monotonic)>,
+    /// The number of another publisher's head, which took the place of ours.
+    pub(super) rival: Option<u64>,
+    /// Whether the object store ignores conditions.
+    pub(super) has_no_conditions: bool,
     /// Objects written, by [`ObjectKind`].
     pub written: [u64; 3],
     /// Bytes of bundles.
@@ -113,24 +112,23 @@ impl PublishState {
         self.why = Some(why);
     }
 
-    /// Another program wrote this head after ours.
-    pub(super) const fn saw_rival(&mut self, sequence: u64, now: Monotonic) {
-        self.rival = Some((sequence, now));
-    }
-
     fn why(&self) -> Option<Finding> {
         let broken = || self.broken.as_ref().map(|text| Finding::new(Kind::PublishFails, text));
         self.why.clone().or_else(broken)
     }
 
     /// Everything that is wrong with the object store.
-    pub(crate) fn findings(&self, now: Monotonic) -> Vec<Finding> {
-        let rival = self.rival.filter(|(_, at)| now.since(*at) < REMEMBERED).map(|(sequence, _)| {
-            let url = self.facts.url.as_deref().unwrap_or("the object store");
-            let text = format!("another program writes head.json to {url}: head {sequence} in it is not this server's");
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let url = self.facts.url.as_deref().unwrap_or("the object store");
+        let rival = self.rival.map(|sequence| {
+            let text = format!("another publisher writes to {url}: head {sequence} in it is not this server's");
             Finding::new(Kind::PublishRival, text)
         });
-        self.why().into_iter().chain(rival).collect()
+        let ignores = self.has_no_conditions.then(|| {
+            let text = format!("{url} ignores the conditions of writes");
+            Finding::new(Kind::PublishUnconditional, text)
+        });
+        self.why().into_iter().chain(rival).chain(ignores).collect()
     }
 }
 
@@ -233,7 +231,7 @@ mod tests {
         state.failed("full", full());
         state.failed("full", full());
         assert_eq!((state.facts(at(20), None).behind_seconds, state.failures.clone()), (10, vec![("full", 2)]));
-        assert_eq!(state.findings(at(20)), [full()]);
+        assert_eq!(state.findings(), [full()]);
         state.succeeded(WallTime::from_seconds(6));
         let facts = state.facts(at(30), None);
         assert_eq!((facts.behind_seconds, facts.why), (0, None));
@@ -254,14 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn another_publisher_is_forgotten_after_ten_minutes() {
-        let (mut state, at) = (PublishState::default(), Monotonic::from_seconds);
-        assert_eq!(state.findings(at(1)), []);
-        state.saw_rival(7, at(1));
-        state.saw_rival(8, at(2));
-        assert_eq!(state.findings(at(600))[0].kind, Kind::PublishRival);
-        assert!(state.findings(at(600))[0].text.contains("head 8 in it is not this server's"));
-        assert_eq!(state.findings(at(602)), []);
+    fn another_publisher_and_a_store_without_conditions_are_findings() {
+        let mut state = PublishState::default();
+        assert_eq!(state.findings(), []);
+        (state.rival, state.has_no_conditions) = (Some(8), true);
+        let found = state.findings();
+        assert!(found[0].kind == Kind::PublishRival && found[0].text.contains("head 8 in it is not this server's"));
+        assert_eq!((found.len(), found[1].kind), (2, Kind::PublishUnconditional));
     }
 
     #[test]

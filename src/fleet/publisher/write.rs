@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -15,6 +16,7 @@ use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
 use crate::bundle::signature::Signer;
+use crate::clock::Monotonic;
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
@@ -43,6 +45,18 @@ pub(super) enum InStore {
     /// There is one; `None`: it cannot be read, or is not believed.
     Head(Option<Box<Head>>, UpdateVersion),
 }
+
+/// A head of another publisher.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rival {
+    sequence: u64,
+    written_ms: i64,
+    /// When it was seen first.
+    seen: Monotonic,
+}
+
+/// How old the head of another publisher is when this one goes on.
+const YIELDS: Duration = Duration::from_secs(600);
 
 impl Publisher {
     /// Carries out a step.
@@ -190,14 +204,31 @@ impl Publisher {
         Ok(())
     }
 
-    /// Notes a later head of another program that came after ours was there: then two publishers write to one prefix.
-    fn look_for_rival(&self) {
+    /// Notes a later head of another publisher that came after ours was there: then two write to one prefix, and this one
+    /// has lost.
+    fn look_for_rival(&mut self) {
         let (Some(own), Some(found)) = (&self.chain, self.stored_head()) else { return };
-        let is_later = *found != own.head && found.sequence >= own.head.sequence;
-        let now = self.clock.now_mono();
-        if self.settled.is_some() && is_later {
-            self.status.lock().saw_rival(found.sequence, now);
+        let is_later = self.has_been_there && *found != own.head && found.sequence >= own.head.sequence;
+        let (sequence, written_ms) = (found.sequence, found.written_ms);
+        if is_later && self.rival.is_none_or(|rival| rival.sequence != sequence) {
+            let seen = self.clock.now_mono();
+            self.rival = Some(Rival { sequence, written_ms, seen });
+            self.status.lock().rival = Some(sequence);
         }
+    }
+
+    /// Whether a head of another publisher is in the place of ours: nothing is written until it is [`YIELDS`] old. Whoever
+    /// wrote it may then be gone, and may have removed what our chain had.
+    pub(super) fn is_beaten(&mut self) -> bool {
+        let Some(Rival { written_ms, seen, .. }) = self.rival else { return false };
+        let is_old = self.clock.now_wall().as_millis() - written_ms >= YIELDS.as_millis() as i64;
+        if !is_old && self.clock.now_mono().since(seen) < YIELDS {
+            return true;
+        }
+        self.rival = None;
+        self.status.lock().rival = None;
+        (self.chain, self.stored, self.has_been_there) = (None, None, false);
+        false
     }
 
     /// Says that the head in the object store is not believed. The plan replaces it.
@@ -218,17 +249,12 @@ impl Publisher {
         }
     }
 
-    /// The head in the object store as the plan sees it. `is_settled`: ours was there already; two publishers must not
-    /// replace each other's heads without end, so a later one stays until there is something new to say. An earlier one
-    /// is an old copy, which replicas refuse.
-    pub(super) fn stored_for_plan(&self, is_settled: bool) -> Stored {
+    /// The head in the object store as the plan sees it.
+    pub(super) fn stored_for_plan(&self) -> Stored {
         let own = self.chain.as_ref().map(|chain| &chain.head);
         match &self.stored {
             Some(InStore::Missing) => Stored::Missing,
             Some(InStore::Head(Some(head), _)) if own == Some(&**head) => Stored::Own,
-            Some(InStore::Head(Some(head), _)) if is_settled && own.is_none_or(|own| own.sequence <= head.sequence) => {
-                Stored::Own
-            }
             _ => Stored::Other,
         }
     }
@@ -243,6 +269,7 @@ impl Publisher {
             match self.put(&file, impossible()).await {
                 Ok(version) => {
                     self.has_conditions = Some(false);
+                    self.status.lock().has_no_conditions = true;
                     self.stored = Some(InStore::Head(Some(Box::new(head.clone())), version));
                     return Ok(());
                 }

@@ -62,13 +62,7 @@ async fn two_publishers_at_once_on_a_google_store_do_no_harm() {
         // All objects of each head are there.
         wait_until("a later head", || async { bucket.head().is_some_and(|head| head.sequence() > last) }).await;
     }
-    for server in &servers {
-        wait_until("both have had their turn", || async {
-            let told = told(server).await;
-            told["why"].is_null() && told["behind_seconds"] == 0
-        })
-        .await;
-    }
+    super::several::one_has_won(&servers).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Objects that are lost, old, foreign, or left over.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use super::change;
 use crate::clocks::Hand;
@@ -12,6 +13,23 @@ const DAY: u64 = 86_400;
 /// Publishing in which what is an hour old is old. It looks at its objects when it starts.
 fn tidying(setup: Setup) -> Setup {
     setup.set("publish.keep", "1h")
+}
+
+/// As under the shipped unit, whose umask keeps everything private: a web server of another user hands them out.
+#[tokio::test]
+async fn what_is_published_into_a_directory_is_readable_by_others_whatever_the_umask() {
+    let store = Store::new();
+    let private = |setup: Setup| setup.under(&["bash", "-c", r#"umask 077; exec "$0" "$@""#]);
+    let (origin, server) = publishing(60, &store.url(), private).await;
+    store.has(&server).await;
+    change(&origin, &server).await;
+    let head = store.has(&server).await;
+    let (root, above) = (store.root(), store.root().parent().unwrap().to_owned());
+    let files = head.keys().into_iter().chain(["head.json".to_owned()]).map(|key| (root.join(key), 0o644));
+    let directories = [above, root.clone(), root.join("full"), root.join("delta"), root.join("journal")];
+    for (path, expected) in files.chain(directories.map(|path| (path, 0o755))) {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, expected, "{}", path.display());
+    }
 }
 
 #[tokio::test]

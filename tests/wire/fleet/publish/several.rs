@@ -1,41 +1,50 @@
-//! Two publishers on one prefix: no head is ever torn, and the sequence only rises.
+//! Two publishers on one prefix: no head is ever torn, the sequence only rises, and one of them stops.
 
-use std::collections::BTreeSet;
-
+use http::Method;
 use sample_origin::Origin;
 
+use crate::clocks::Hand;
 use crate::fleet::s3::S3;
 use crate::fleet::store::{Head, Store, leads_to, publishing};
 use crate::harness::{Server, Setup, edit, origin, wait_until};
 
-/// A change with its detail in the store: one that follows would be written during the other one's turn.
-async fn change_wholly(origin: &Origin, server: &Server) {
+async fn grow(origin: &Origin, server: &Server) {
     edit(origin, server, |world| assert!(world.insert_like(world.ids()[3], "Somewhere New").is_some())).await;
-    wait_until("nothing is on its way", || async {
-        let status = server.status().await;
-        status["details"]["current"] == status["details"]["of"] && status["publish"]["details_missing"] == 0
-    })
-    .await;
+}
+
+/// Waits until this publisher has lost against another one.
+async fn has_lost(server: &Server) {
+    wait_until("it says that it has lost", || async { server.finding("publish-rival").await.is_some() }).await;
 }
 
 #[tokio::test]
-async fn two_publishers_in_one_directory_take_turns_and_do_no_harm() {
-    let store = Store::new();
-    let (origin_one, one) = publishing(200, &store.url(), |setup| setup).await;
+async fn of_two_publishers_the_later_one_wins_until_it_is_silent_or_the_other_one_is_restarted() {
+    let (store, hand) = (Store::new(), Hand::new());
+    let (origin_one, mut one) = publishing(200, &store.url(), |setup| hand.on(setup)).await;
     store.has(&one).await;
-    let (origin_two, two) = publishing(150, &store.url(), |setup| setup).await;
+    let (origin_two, mut two) = publishing(150, &store.url(), |setup| setup).await;
     store.has(&two).await;
-    let (mut last, mut seen) = (0, BTreeSet::new());
-    for round in 0..6 {
-        let (origin, server) = if round % 2 == 0 { (&origin_one, &one) } else { (&origin_two, &two) };
-        change_wholly(origin, server).await;
-        let head = store.has(server).await;
-        assert!(head.sequence() > last, "round {round}");
-        last = head.sequence();
-        seen.insert(head.full().to_owned());
-        leads_to(&store, &head, server).await;
-    }
-    assert!(seen.len() >= 2, "each goes on with its own chain");
+    has_lost(&one).await;
+    grow(&origin_one, &one).await;
+    grow(&origin_two, &two).await;
+    let head = store.has(&two).await;
+    leads_to(&store, &head, &two).await;
+    assert_eq!(two.finding("publish-rival").await, None);
+
+    one.restart().await;
+    let later = store.has(&one).await;
+    assert!(later.sequence() > head.sequence());
+    leads_to(&store, &later, &one).await;
+    has_lost(&two).await;
+    two.restart().await;
+    store.has(&two).await;
+    has_lost(&one).await;
+
+    two.down().await;
+    hand.set(700);
+    one.admin(Method::POST, "/refresh").await;
+    let back = store.has(&one).await;
+    leads_to(&store, &back, &one).await;
 }
 
 #[tokio::test]
@@ -70,11 +79,22 @@ async fn two_publishers_at_once_on_a_store_with_conditions_do_no_harm() {
             assert_eq!(s3.get("both", &key).await.status, 200, "{key}");
         }
     }
-    for server in &servers {
-        wait_until("both have had their turn", || async {
+    one_has_won(&servers).await;
+}
+
+/// Waits until one of them publishes, and the other one says that it has lost.
+pub async fn one_has_won(servers: &[Server]) {
+    wait_until("one has won", || async {
+        let mut lost = 0;
+        for server in servers {
             let told = crate::fleet::store::told(server).await;
-            told["why"].is_null() && told["behind_seconds"] == 0
-        })
-        .await;
-    }
+            let has_lost = server.finding("publish-rival").await.is_some();
+            lost += usize::from(has_lost);
+            if !has_lost && !(told["why"].is_null() && told["behind_seconds"] == 0) {
+                return false;
+            }
+        }
+        lost + 1 == servers.len()
+    })
+    .await;
 }
