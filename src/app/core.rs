@@ -310,7 +310,6 @@ impl Mirror {
             settings: settings.clone(),
             clock: clock.clone(),
         };
-        origin.client.budget().expect_refreshes();
         Ok(Self {
             seed: fleet::follower(config, &data, data_dir, clock)?,
             sweeper: Sweeper(shared.clone()),

@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{
     AdminConfig, Changes, Config, ConfigErrors, Examined, LogConfig, LogFormat, Settings, TlsConfig, UNCHANGED, Use,
-    merge,
+    merge, rhythm,
 };
 use crate::limit::{LimitConfig, Limiter};
 use crate::pages::{Pages, Site};
@@ -203,6 +203,9 @@ impl Reload {
 pub(super) fn bound(client: &OriginClient, config: &Config) {
     client.set_bounds(config.limits.origin_bytes, longest_pause(config));
     client.budget().set_ipv6_prefix(config.rate_limit.ipv6_prefix);
+    if config.usage() == Use::Mirror {
+        client.budget().expect_refreshes(rhythm::due(config.ttl));
+    }
 }
 
 /// How long a failing origin is left alone at most.

@@ -11,7 +11,7 @@ use super::units::{MINUTE, duration_text};
 const REFRESH: u32 = 5;
 
 /// The age of the data at which the next refresh is due.
-fn due(ttl: Duration) -> Duration {
+pub(crate) fn due(ttl: Duration) -> Duration {
     ttl.mul_f64(0.7)
 }
 

@@ -234,9 +234,9 @@ impl Budget {
         self.dispatcher.change(|dispatch, _| dispatch.state.gentle = spacing);
     }
 
-    /// From now on the slots of the next refresh stay free, for as long as this process runs: it is a mirror.
-    pub fn expect_refreshes(&self) {
-        self.dispatcher.look(|dispatch, _| dispatch.state.refreshes = true);
+    /// From now on the slots of refreshes that come every `every` stay free: this is a mirror.
+    pub fn expect_refreshes(&self, every: Duration) {
+        self.dispatcher.look(|dispatch, _| dispatch.state.refreshes = Some(every));
     }
 
     /// Declares crawl work open while the value lives: clients then leave it a quarter of the window.

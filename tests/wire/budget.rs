@@ -90,6 +90,29 @@ async fn a_client_that_takes_all_it_can_get_delays_no_refresh() {
     assert!(start.elapsed() < Duration::from_secs(15), "only after {:?}", start.elapsed());
 }
 
+/// With a short `ttl`, several refreshes begin within the minute for which the request of a client takes its slot.
+#[tokio::test(start_paused = true)]
+async fn clients_take_no_slot_of_the_refreshes_of_a_minute() {
+    use crate::harness::virtually;
+    use crate::origin_faults::Fault;
+    use sample_origin::{FaultRule, Switches};
+    let faults = vec![FaultRule::always("/api/none", Fault::Status(500))];
+    let origin = virtually::origin_with(60, Switches { faults, ..Switches::default() }).await;
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "600").set("ttl", "5s");
+    let server = setup.set("origin.cache_ttl", "0s").start().await;
+    server.settled(&origin).await;
+    let (before, mut oldest) = (origin.count(), 0);
+    for second in 0..90 {
+        let paths: Vec<String> = (0..40).map(|n| format!("/api/none{second}-{n}")).collect();
+        futures_util::future::join_all(paths.iter().map(|path| server.get(path))).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        oldest = oldest.max(server.status().await["age_seconds"].as_u64().unwrap());
+    }
+    let asked = origin.count() - before;
+    assert!(oldest <= 10, "the data was not confirmed for {oldest} s, with {asked} requests");
+    assert!(asked > 500, "clients use what is left: {asked}");
+}
+
 /// `Retry-After: 0` is an invitation. A busy machine delays some tries, a built-in pause delays all.
 #[tokio::test]
 async fn an_origin_that_wants_no_pause_is_asked_again_at_once() {

@@ -1,11 +1,13 @@
 //! Who goes next: the pure decision.
 //!
-//! Refresh first, whose next five slots stay free. Then clients (cache misses and stale resources take turns, and so do
+//! Refresh first, whose slots of the next minute stay free. Then clients (cache misses and stale resources take turns, and so do
 //! households; at most three quarters of the window while a crawl has work), then the crawl, then background checks a
 //! little (a twentieth), then details evenly paced, then the rest of the background's tenth. What several households were refused goes before
 //! other reads of clients, up to a quarter of the window. Callers: [`super::state`], [`super::promise`].
 
-use super::super::window::Class;
+use std::time::Duration;
+
+use super::super::window::{Class, SPAN};
 use super::queue::{Queue, Waiting};
 use crate::clock::Monotonic;
 
@@ -152,10 +154,13 @@ pub(super) fn choose_probe(view: &ChoiceView<'_>, last: Option<ProbeKind>) -> Op
     })
 }
 
-/// How many slots stay free for the next refresh: the five that it may need, but at most a quarter of a small budget.
-pub(super) const fn refresh_reserve(limit: usize) -> usize {
-    let quarter = limit / 4;
-    if quarter < REFRESH { quarter } else { REFRESH }
+/// How many slots stay free for refreshes that come every `every`, if they hold `used` now: a slot that somebody else takes
+/// is missing to all that begin within a minute. At most a quarter of a small budget; always those of the next one, which a
+/// command may begin at once.
+pub(super) fn refresh_reserve(limit: usize, every: Duration, used: usize) -> usize {
+    let begin = SPAN.as_nanos().div_ceil(every.as_nanos().max(1));
+    let all = usize::try_from(begin).unwrap_or(limit).saturating_mul(REFRESH).min(limit / 4);
+    all.saturating_sub(used).max(REFRESH.min(limit / 4))
 }
 
 /// How many slots clients may have at once.

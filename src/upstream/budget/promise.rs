@@ -116,10 +116,10 @@ impl BudgetState {
     /// The next turns of reads that clients wait for, as things stand.
     pub(super) fn awaited_turns(&mut self, many: usize, now: Monotonic) -> Vec<Monotonic> {
         let from = self.stopped_until(now).unwrap_or(now).max(now);
-        let (mut due, pace) = (self.client_due_at(now), self.client_pace());
+        let (mut due, pace) = (self.client_due_at(now), self.client_pace(now));
         let (mut stale, most_stale) = (self.queue.stale(), self.most_stale_in_a_row(now));
         let mut wanted = self.wanted_at_once(now);
-        let (mut in_a_row, reserve) = (self.stale_in_a_row, self.reserve());
+        let (mut in_a_row, reserve) = (self.stale_in_a_row, self.reserve(now));
         let Some(window) = &mut self.window else { return vec![from; many] };
         window.expire(now);
         let share = client_share(window.limit(), self.crawl_work > 0);
@@ -159,7 +159,8 @@ impl BudgetState {
         let before = self.queue.refused_more(demand.votes());
         let stopped = self.stopped_until(now).unwrap_or(now);
         let turn = self.wanted_turn(before, now);
-        let slot = self.window.as_ref().and_then(|window| window.frees(self.reserve(), now).nth(before)).unwrap_or(now);
+        let reserve = self.reserve(now);
+        let slot = self.window.as_ref().and_then(|window| window.frees(reserve, now).nth(before)).unwrap_or(now);
         self.told(slot.max(turn).max(stopped), now)
     }
 
@@ -170,7 +171,7 @@ impl BudgetState {
             let turns = self.awaited_turns(self.queue.awaited() + 1, now);
             return turns.last().map_or(now.plus(SPAN), |at| (*at).max(paused_until));
         }
-        let reserve = if class == Class::Refresh { 0 } else { self.reserve() };
+        let reserve = if class == Class::Refresh { 0 } else { self.reserve(now) };
         let Some(window) = &mut self.window else { return paused_until.max(now) };
         window.expire(now);
         window.frees(reserve, now).next().unwrap_or(now).max(paused_until)

@@ -46,8 +46,8 @@ pub(super) struct BudgetState {
     last_probe: Option<ProbeKind>,
     pub(super) last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
-    /// Whether there are refreshes: their next slots stay free.
-    pub(super) refreshes: bool,
+    /// How often there are refreshes, whose slots stay free; `None`: never.
+    pub(super) refreshes: Option<Duration>,
     /// When a client last got its turn.
     pub(super) last_client: Option<Monotonic>,
     /// How many stale reads had their turn since the last awaited one, and in all.
@@ -70,9 +70,10 @@ impl BudgetState {
         self.window.as_ref().map_or(usize::MAX, Window::limit)
     }
 
-    /// How many slots stay free for the next refresh.
-    pub(super) fn reserve(&self) -> usize {
-        self.window.as_ref().filter(|_| self.refreshes).map_or(0, |window| refresh_reserve(window.limit()))
+    /// How many slots stay free for refreshes.
+    pub(super) fn reserve(&mut self, now: Monotonic) -> usize {
+        let Some((window, every)) = self.window.as_mut().zip(self.refreshes) else { return 0 };
+        refresh_reserve(window.limit(), every, window.used_by(Class::Refresh, now))
     }
 
     fn pace(&self) -> Duration {
@@ -100,7 +101,7 @@ impl BudgetState {
         while self.wanted_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
             self.wanted_sent.pop_front();
         }
-        let reserve = self.reserve();
+        let reserve = self.reserve(now);
         let Some(window) = &mut self.window else { return self.queue.wanted() };
         let free = window.free(now).saturating_sub(reserve + self.queue.awaited());
         let room = share_of_wanted(window.limit()).saturating_sub(self.wanted_sent.len());
@@ -119,10 +120,10 @@ impl BudgetState {
 
     /// The time between other turns of clients under overload: the rest of the window, spread over a minute. Otherwise
     /// all slots would be used at once.
-    pub(super) fn client_pace(&self) -> Duration {
+    pub(super) fn client_pace(&mut self, now: Monotonic) -> Duration {
         let limit = self.limit();
         let wanted = (self.wanted_sent.len() + self.queue.wanted()).min(share_of_wanted(limit));
-        let rest = limit.saturating_sub(wanted + self.reserve()).max(1);
+        let rest = limit.saturating_sub(wanted + self.reserve(now)).max(1);
         Duration::from_secs(60) / u32::try_from(rest).unwrap_or(u32::MAX)
     }
 
@@ -131,7 +132,7 @@ impl BudgetState {
         if !self.is_overloaded(now) {
             return None;
         }
-        Some(self.last_client?.plus(self.client_pace()))
+        Some(self.last_client?.plus(self.client_pace(now)))
     }
 
     fn client_turn(&mut self, now: Monotonic) -> ClientTurn {
@@ -163,7 +164,7 @@ impl BudgetState {
             return false;
         }
         // Waiting reads get their slots before this one.
-        let (before, crawls, reserve) = (self.queue.clients(), self.crawl_work > 0, self.reserve());
+        let (before, crawls, reserve) = (self.queue.clients(), self.crawl_work > 0, self.reserve(now));
         self.window.as_mut().is_none_or(|window| {
             let share = client_share(window.limit(), crawls);
             window.free(now) > before + reserve && window.used_by(Class::Client, now) + before < share
@@ -179,7 +180,7 @@ impl BudgetState {
         if self.gentle.is_some() || !self.has_room(now) {
             return Err(SOON);
         }
-        let kept_free = self.queue.len() + self.reserve();
+        let kept_free = self.queue.len() + self.reserve(now);
         let slot = match &mut self.window {
             None => None,
             Some(window) => {
@@ -204,7 +205,7 @@ impl BudgetState {
         }
         let (clients, detail_due) = (self.client_turn(now), self.detail_due(now));
         let wanted = self.wanted_at_once(now) > 0 && !self.is_promised_by(now);
-        let probes = self.gentle.is_some();
+        let (probes, reserve) = (self.gentle.is_some(), self.reserve(now));
         let limit = self.window.as_ref().map(Window::limit);
         if limit.is_none() && !probes {
             return self.queue.first();
@@ -216,7 +217,7 @@ impl BudgetState {
             free: self.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
             limit: limit.unwrap_or(usize::MAX / 3),
             client_used,
-            reserve: self.reserve(),
+            reserve,
             background_used,
             detail_due,
             clients,

@@ -88,7 +88,12 @@ fn all_others_leave_the_slots_of_the_next_refresh_free() {
         assert_eq!(choose_probe(&ChoiceView { free: 1, ..view(&both) }, Some(ProbeKind::Refresh)), Some(2));
     }
     for (limit, reserve) in [(0, 0), (1, 0), (3, 0), (4, 1), (12, 3), (19, 4), (20, 5), (60, 5), (6_000, 5)] {
-        assert_eq!(refresh_reserve(limit), reserve, "{limit}");
+        assert_eq!(refresh_reserve(limit, Duration::from_secs(210), 0), reserve, "{limit}");
+    }
+    for (limit, every, used, reserve) in
+        [(600, 5, 0, 65), (600, 5, 20, 45), (600, 5, 60, 5), (600, 7, 0, 45), (100, 5, 0, 25), (600, 61, 0, 5)]
+    {
+        assert_eq!(refresh_reserve(limit, Duration::from_secs(every), used), reserve, "{limit} {every} {used}");
     }
 }
 
@@ -114,7 +119,7 @@ async fn requests_in_bytes_that_clients_chose_take_a_tenth_and_only_what_nobody_
 
     // Five slots stay free for a refresh.
     let budget = open();
-    budget.expect_refreshes();
+    budget.expect_refreshes(Duration::from_secs(210));
     for _ in 0..54 {
         budget.acquire(Class::Client, None, None).await.unwrap().answered();
     }
