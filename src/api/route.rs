@@ -93,6 +93,7 @@ impl Route {
             Self::ChangeRecords => RouteLabel::ChangeRecords,
             Self::Search => RouteLabel::Search,
             Self::Dump(_) => RouteLabel::Dumps,
+            Self::Document(Document::OpenApi) => RouteLabel::Document,
             Self::Document(document) => match document.window() {
                 Window::Pages => RouteLabel::Page,
                 Window::Api | Window::Uncounted => RouteLabel::Document,
@@ -173,7 +174,7 @@ impl Document {
     /// Which window counts requests for it.
     pub const fn window(self) -> Window {
         match self {
-            Self::OpenApi | Self::ListingSchema | Self::DetailSchema | Self::Llms | Self::Robots => Window::Api,
+            Self::ListingSchema | Self::DetailSchema | Self::Llms | Self::Robots => Window::Api,
             _ => Window::Pages,
         }
     }

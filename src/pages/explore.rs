@@ -22,7 +22,7 @@ use crate::words::grouped;
 use super::Pages;
 use super::facts::{Namesakes, PageFacts, TermFact, is_offered};
 use super::layout::{self, NavigationItem, instant};
-use super::map::{Drawn, draw_around, map};
+use super::map::{Drawn, draw_around, map, place_of};
 use super::room::{MOST_OF_A_TEXT, allowed};
 
 use words::{distance, left_out, off_map, rating, summary_of, unknown_terms};
@@ -265,7 +265,8 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                 }
                 tbody #venues {
                     @for (id, venue, metres) in shown.venues.iter().take_while(|_| facts.room.takes(ROW)) {
-                        tr data-lat=[venue.lat] data-lng=[venue.lng] {
+                        @let at = place_of(venue, shown.drawn.is_around());
+                        tr data-x=[at.map(|(x, _)| x)] data-y=[at.map(|(_, y)| y)] {
                             @let name = facts.room.short(venue.name.as_deref().unwrap_or("(no name)"));
                             th scope="row" { a href={ "venues/" (id) } { (name) } }
                             td { (facts.room.short(venue.city.as_deref().unwrap_or_default())) }
@@ -315,14 +316,13 @@ fn request(public_url: &str, shown: &Shown<'_>) -> Markup {
         section .request aria-labelledby="request-title" {
             h2 #request-title { "The same from the API" }
             p {
-                code #api-url data-base=(public_url) { (public_url) (path) }
+                code #api-url { (public_url) (path) }
                 " " (layout::copy_button("api-url", None))
                 " " a #api-link href=(path.trim_start_matches('/')) { "Open" }
             }
             p #api-order .small {
                 @if sorts && query.search.is_empty() { "In its own order: the API sorts what a search finds, not the whole list." }
             }
-            p #answered .small role="status" {}
             p #downloads {
                 @if !shown.ignored.is_empty() {
                     "Files: take out the words that were left out to save these venues as CSV or GeoJSON."

@@ -3,8 +3,7 @@
 //! The outlines are those of the npm package us-atlas, simplified; `vendored/README.md` says how. A term is a state if
 //! its name or slug says so; other terms are in lists only. Places are drawn in Albers' equal-area projection of the
 //! states, with Alaska and Hawaii below the west. It equals `geoAlbersUsa().scale(1300).translate([487.5, 305])` of
-//! d3-geo, which drew the outlines; `static/explore.js` has it once more, and a test compares them. Callers:
-//! [`super::front`], [`super::explore`], [`super::venue`].
+//! d3-geo, which drew the outlines. Callers: [`super::front`], [`super::explore`], [`super::venue`].
 
 mod around;
 
@@ -229,6 +228,15 @@ fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
     Some((tenths(x, WIDTH), tenths(y, HEIGHT)))
 }
 
+/// Where the dot of a venue is, as on the map around a place or on that of all states; `None` if it is off the map.
+pub(super) fn place_of(venue: &Venue<'_>, is_around: bool) -> Option<(f64, f64)> {
+    let (latitude, longitude) = venue.lat.zip(venue.lng)?;
+    if is_around {
+        return exact_place(latitude, longitude).map(around::fine);
+    }
+    place(latitude, longitude).map(|(x, y)| (x.into(), y.into()))
+}
+
 /// A path of one dot; `None` if the place is off the map.
 pub(super) fn dot(latitude: f64, longitude: f64) -> Option<String> {
     place(latitude, longitude).map(|(x, y)| format!("M{x} {y}h0"))
@@ -429,8 +437,8 @@ mod tests {
 
     #[test]
     fn places_lie_where_d3_draws_them() {
-        // By d3-geo 3, and at the edge what it draws beyond. The scripts' tests read the same file.
-        let places = include_str!("../../tests/scripts/places.json");
+        // By d3-geo 3, and at the edge what it draws beyond.
+        let places = include_str!("../../tests/fixtures/places.json");
         let places: Vec<Place> = serde_json::from_str(places).unwrap();
         assert!(places.len() > 10);
         for (name, latitude, longitude, expected) in places {

@@ -1,98 +1,28 @@
 // The scripts of the pages, as far as they are functions of values; a browser tests the rest.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { counted, flat, glued, inMinute, lonely, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
 import { ago } from "../../src/pages/static/age.js";
-import { Refused, client, distanceOf, project, queryOf, ratingOf, requestOf, wishOf } from "../../src/pages/static/explore.js";
+import { Refused, queryOf, rendered } from "../../src/pages/static/explore.js";
 
-test("places are drawn where the server draws them", () => {
-  const places = JSON.parse(readFileSync(new URL("places.json", import.meta.url), "utf8"));
-  for (const [name, latitude, longitude, expected] of places) {
-    assert.deepEqual(project(latitude, longitude), expected, name);
-  }
-  assert.equal(project(Number.NaN, 0), null);
-  const [coarse, fine] = [project(30.27, -97.74), project(30.27, -97.74, 10)];
-  assert.ok(coarse && fine && fine.every((value, at) => Math.abs(value - coarse[at]) <= 0.5 && value * 10 === Math.round(value * 10)));
-});
-
-test("a query and a wish are the same thing", () => {
-  const wish = { q: "peña 7", near: "1,2", radius: "5", bbox: "", sport: "golf", state: "new york", city: "a&b", sort: "name", page: 3 };
-  assert.equal(queryOf(wish), "?q=pe%C3%B1a%207&near=1%2C2&radius=5&sport=golf&state=new%20york&city=a%26b&sort=name&page=3");
-  assert.deepEqual(wishOf(queryOf(wish)), wish);
-  assert.equal(queryOf(wishOf("?utm=1&sport=&page=1")), "");
-  for (const page of ["0", "-1", "x", "1e3", ""]) assert.equal(wishOf(`?page=${page}`).page, 1, page);
-});
-
-test("words, places and orders are searched, filters alone are a list, and so is everything in any order", () => {
-  assert.equal(requestOf(wishOf("?state=texas&page=2")), "api/listings.json?state=texas&page=2");
-  assert.equal(requestOf(wishOf("?state=texas&sort=rating&page=2")), "search.json?state=texas&sort=rating&page=2");
-  assert.equal(requestOf(wishOf("?sort=rating&page=2")), "api/listings.json?page=2");
-  assert.equal(requestOf(wishOf("?state=texas&q=golf&sort=rating")), "search.json?q=golf&state=texas&sort=rating");
-  assert.equal(requestOf(wishOf("?near=30.2,-97.7")), "search.json?near=30.2%2C-97.7");
-});
-
-test("a distance is written as the server writes it", () => {
-  const shown = [undefined, 0, 0.999, 1, 9.949, 9.95, 1234.567].map(distanceOf);
-  assert.deepEqual(shown, ["", "0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
-});
-
-test("a rating is shown with its count, or not at all", () => {
-  assert.equal(ratingOf({ id: 1, rating: 4.25, review_count: 1234 }), "4.3 (1,234)");
-  assert.equal(ratingOf({ id: 1, rating: 4 }), "4.0");
-  assert.equal(ratingOf({ id: 1, rating: null }), "");
+test("a query has what is chosen, in the finder's order", () => {
+  const wish = { sport: "golf", q: "peña 7", near: "1,2", radius: "5", bbox: "", state: "new york", city: "a&b", sort: "name" };
+  assert.equal(queryOf(wish), "?q=pe%C3%B1a%207&near=1%2C2&radius=5&sport=golf&state=new%20york&city=a%26b&sort=name");
+  assert.equal(queryOf({ q: "", sport: "" }), "");
 });
 
 test("an age is said in words", () => {
   assert.deepEqual([-5, 0, 59, 60, 7200, 200_000].map(ago), ["now", "now", "59 seconds ago", "1 minute ago", "2 hours ago", "2 days ago"]);
 });
 
-/** A server that answers what it is told to, and remembers what it was asked. */
-function server(...answers) {
-  const asked = [];
-  const get = async (url, { headers }) => {
-    asked.push([url, headers["If-None-Match"] ?? null]);
-    const { status, body = null, fields = {} } = answers.shift();
-    return new Response(body === null ? null : JSON.stringify(body), { status, headers: fields });
-  };
-  return { asked, ask: client(get) };
-}
-
-const list = { page: 1, per_page: 50, total: 0, total_pages: 0, items: [] };
-
-test("what the client has is asked for conditionally and is not sent again", async () => {
-  const { asked, ask } = server(
-    { status: 200, body: list, fields: { ETag: 'W/"a"', RateLimit: '"default";r=59;t=60' } },
-    { status: 304 },
-    { status: 200, body: { ...list, total: 1 }, fields: { ETag: 'W/"b"' } },
-    { status: 304 },
-  );
-  assert.deepEqual(await ask("x"), { list, status: 200, left: "59" });
-  assert.deepEqual(await ask("x"), { list, status: 304, left: null });
-  assert.equal((await ask("x")).list.total, 1);
-  assert.equal((await ask("x")).list.total, 1);
-  assert.deepEqual(asked, [["x", null], ["x", 'W/"a"'], ["x", 'W/"a"'], ["x", 'W/"b"']]);
-});
-
-test("a client that is refused knows how long to wait", async () => {
-  const { ask } = server(
-    { status: 429, body: {}, fields: { "Retry-After": "17" } },
-    { status: 503, body: {}, fields: {} },
-    { status: 500, body: {} },
-  );
-  await assert.rejects(ask("x"), (error) => error instanceof Refused && error.seconds === 17);
-  await assert.rejects(ask("x"), (error) => error instanceof Refused && error.seconds === 5);
-  await assert.rejects(ask("x"), (error) => !(error instanceof Refused) && /500/.test(error.message));
-});
-
-test("a client that looks around for long does not remember everything", async () => {
-  const answers = Array.from({ length: 52 }, (_, nth) => ({ status: 200, body: list, fields: { ETag: `"${nth}"` } }));
-  const { asked, ask } = server(...answers);
-  for (let nth = 0; nth < 51; nth += 1) await ask(String(nth));
-  await ask("0");
-  assert.deepEqual(asked.at(-1), ["0", null]);
+test("a page that is refused says how long to wait", async () => {
+  const refusal = (status, fields = {}) => rendered(new Response("", { status, headers: fields }));
+  await assert.rejects(refusal(429, { "Retry-After": "17" }), (error) => error instanceof Refused && error.seconds === 17);
+  await assert.rejects(refusal(503), (error) => error instanceof Refused && error.seconds === 5);
+  await assert.rejects(refusal(500), (error) => !(error instanceof Refused) && /500/.test(error.message));
+  assert.equal(await rendered(new Response("<p>")), "<p>");
 });
 
 /** A healthy mirror, as far as the console's words need it. */

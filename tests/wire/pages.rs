@@ -3,7 +3,7 @@
 use http::Method;
 
 use crate::client::Reply;
-use crate::harness::{Server, Setup, mirrored, origin, shared_mirror, until, wait_until};
+use crate::harness::{Server, Setup, mirrored, mirrored_by, origin, shared_mirror, until, wait_until};
 
 mod described;
 mod venue;
@@ -362,8 +362,9 @@ async fn pages_have_a_window_of_their_own_and_documents_count_in_that_of_the_api
     assert!(refused.the("retry-after").parse::<u32>().unwrap() > 0);
     server.get("/favicon.svg").await.assert_problem(429, &["30"]);
     server.get(&format!("/{asset}")).await.assert_problem(429, &["30"]);
+    server.get("/openapi.json").await.assert_problem(429, &["30"]);
     for left in (0..3).rev() {
-        let reply = server.get("/openapi.json").await;
+        let reply = server.get("/robots.txt").await;
         assert_eq!(reply.status, 200);
         assert!(reply.the("ratelimit").starts_with(&format!("\"default\";r={left};")), "{}", reply.the("ratelimit"));
     }
@@ -392,6 +393,16 @@ async fn methods_and_bodies_are_those_of_the_api() {
         assert_eq!(refused.the("allow"), "GET, HEAD, OPTIONS");
         assert_eq!(server.send(Method::OPTIONS, target, &[]).await.status, 204);
     }
+}
+
+#[tokio::test]
+async fn the_documentation_and_the_finder_take_nothing_of_the_limit_of_the_api() {
+    let server = mirrored_by(20, |setup| setup.set("rate_limit.requests_per_minute", "1")).await.1;
+    for target in ["/openapi.json", "/docs", "/explore?q=golf", "/explore?q=golf+course"] {
+        page(&server, target).await;
+    }
+    server.ok("/api/sports.json").await;
+    assert_eq!(server.get("/api/sports.json").await.status, 429);
 }
 
 #[tokio::test]

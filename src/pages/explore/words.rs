@@ -115,7 +115,6 @@ pub(super) fn off_map(shown: &Shown<'_>) -> String {
 /// "4.5 (12)", or nothing.
 pub(super) fn rating(venue: &Venue<'_>) -> String {
     let Some(rating) = venue.rating else { return String::new() };
-    // As the script rounds it.
     let rating = (rating * 10.0).round() / 10.0;
     match venue.review_count {
         Some(count) => format!("{rating:.1} ({})", grouped(count)),

@@ -33,10 +33,15 @@ pub(in crate::pages) fn draw_around(dataset: &Dataset, positions: &[u32], near: 
     Some(Drawn { path: dots.concat(), shown, around, circle })
 }
 
-/// A dot, to a hundredth of a unit of the outlines: 50 metres.
-fn dot((x, y): (f64, f64)) -> String {
+fn dot(place: (f64, f64)) -> String {
+    let (x, y) = fine(place);
+    format!("M{x} {y}h0")
+}
+
+/// A place to a hundredth of a unit of the outlines: 50 metres.
+pub(super) fn fine((x, y): (f64, f64)) -> (f64, f64) {
     let fine = |units: f64, most: u32| ((units * 100.0).round() / 10.0).clamp(0.0, f64::from(most));
-    format!("M{} {}h0", fine(x, WIDTH), fine(y, HEIGHT))
+    (fine(x, WIDTH), fine(y, HEIGHT))
 }
 
 /// The path of a circle with a cross in its centre, and what is around it: left, top, right, bottom.

@@ -44,12 +44,24 @@ const show = (/** @type {object} */ description) =>
     queryConfigEnabled: false,
   });
 
-// "Try it out" asks the server as it is named here: another name for it would be another site.
-fetch("openapi.json")
-  .then((answer) => answer.json())
-  .then((spec) => {
-    // What the form begins with: a page of the default size fills screens.
-    spec.components.parameters.per_page.example = 2;
-    show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
-  })
-  .catch(() => show({ url: "openapi.json" }));
+const viewer = /** @type {HTMLElement} */ (document.getElementById("viewer"));
+
+/** Shows the description, as soon as the server gives it. */
+async function start() {
+  const answer = await fetch("openapi.json");
+  if (answer.status === 429 || answer.status === 503) {
+    for (let left = Math.max(1, Number(answer.headers.get("Retry-After")) || 5); left > 0; left -= 1) {
+      viewer.textContent = `The limit of requests is reached. Trying again in ${left} s.`;
+      await new Promise((resolve) => { setTimeout(resolve, 1000); });
+    }
+    return start();
+  }
+  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+  const spec = await answer.json();
+  // What the form begins with: a page of the default size fills screens.
+  spec.components.parameters.per_page.example = 2;
+  // "Try it out" asks the server as it is named here: another name for it would be another site.
+  show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
+}
+
+start().catch((error) => { viewer.textContent = `The description cannot be shown: ${error.message}. Load the page again.`; });

@@ -177,6 +177,7 @@ async fn errors_are_as_described() {
     }
     let limited = Setup::offline().set("rate_limit.requests_per_minute", "1").start().await;
     let whole = description(&limited).await;
+    limited.get("/robots.txt").await;
     let refused = limited.get("/llms.txt").await;
     assert_eq!(refused.status, 429);
     is_described(&whole, &whole["paths"]["/llms.txt"]["get"], &refused, "/llms.txt");

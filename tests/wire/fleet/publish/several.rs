@@ -90,7 +90,8 @@ pub async fn one_has_won(servers: &[Server]) {
             let told = crate::fleet::store::told(server).await;
             let has_lost = server.finding("publish-rival").await.is_some();
             lost += usize::from(has_lost);
-            if !has_lost && !(told["why"].is_null() && told["behind_seconds"] == 0) {
+            let is_done = told["why"].is_null() && told["behind_seconds"] == 0;
+            if !(has_lost || is_done) {
                 return false;
             }
         }
