@@ -1,17 +1,14 @@
-//! What is written from the declarations of the keys: the page `docs/configuration.md`, and keys that the files of
-//! `config/` do not have yet.
+//! What is written from the declarations of the keys: the page `docs/configuration.md`.
 //!
-//! `GRANDSTAND_GOLDEN=write cargo test --lib configuration_page` writes them.
+//! `GRANDSTAND_GOLDEN=write cargo test --lib configuration_page` writes it.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::super::Config;
 use super::super::declaration::{About, Declaration, DeclaresKeys as _, Reload};
 use super::super::values::Written;
-use super::super::{Config, Use};
 use super::Bounds;
-use super::shipped::{FILES, shipped};
 
 /// The text before the tables.
 const INTRODUCTION: &str = "\
@@ -28,8 +25,7 @@ grandstand reads its configuration from three places. A later one wins:
 2. the environment: `GRANDSTAND__ORIGIN__URL=...` sets `origin.url`. Two underscores separate the levels.
 3. the command line: `--set origin.url=...`. `--set` can be repeated. A value that is not TOML is a string.
 
-[`config/`](../config) has one commented file for each use: `mirror.toml`, `shield.toml`, `offline.toml` and
-`replica.toml`.
+[`config/`](../config) has a short file for each use: `mirror.toml`, `shield.toml`, `offline.toml` and `replica.toml`.
 
 `grandstand check` prints the configuration in effect. If there are mistakes, it prints all of them, each with its key,
 and exits with 64. An unknown key is a mistake. A variable that begins with `GRANDSTAND_` and is not read is a warning
@@ -71,59 +67,6 @@ fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines about a key that a file of `config/` lacks.
-fn commented(about: &About, default: &str, usage: Use) -> String {
-    let mut text = joined(about.text);
-    // A link becomes its text.
-    while let Some((before, (label, after))) =
-        text.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once("](")?)))
-    {
-        text = format!("{before}{label}{}", after.split_once(')').map_or("", |(_, after)| after));
-    }
-    let effect = if about.uses.contains(&usage) { "" } else { " It has no effect here." };
-    let value = if default == "none" { "# " } else { "" };
-    let set = default.trim_matches('`').replace("none", "\"\"");
-    let mut lines = vec![String::from("#")];
-    for word in format!("{text} Values: {}.{effect}", about.values.words).replace('`', "").split(' ') {
-        match lines.last_mut().filter(|line| line.len() + word.len() < 120) {
-            Some(line) => line.extend([" ", word]),
-            None => lines.push(format!("# {word}")),
-        }
-    }
-    format!("\n{}\n{value}{} = {set}\n", lines.join("\n"), about.name)
-}
-
-/// The lines of keys and tables in a file of `config/`, whether they are commented out or not.
-pub(super) fn lines_of_keys(file: &str) -> BTreeMap<String, usize> {
-    let (mut found, mut section) = (BTreeMap::new(), String::new());
-    for (number, line) in file.lines().enumerate() {
-        let line = line.trim_start_matches("# ");
-        if let Some((name, _)) = line.split_once(" = ") {
-            found.insert(if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }, number);
-        } else if line.starts_with('[') && line.ends_with(']') {
-            section = line.trim_matches(['[', ']']).to_owned();
-            found.insert(section.clone(), number);
-        }
-    }
-    found
-}
-
-/// A file of `config/` with the keys that it lacks, each behind the key that is declared before it.
-fn completed(mut file: String, usage: Use) -> String {
-    let mut before = String::new();
-    for (about, default) in rows() {
-        let (path, lines) = (about.path(), lines_of_keys(&file));
-        if !lines.contains_key(&path) && !about.values.words.starts_with("table") {
-            let line = lines.get(&before).filter(|_| before.starts_with(about.section)).or(lines.get(about.section));
-            let first = || file.lines().position(str::is_empty).unwrap();
-            let end = file.match_indices('\n').nth(line.copied().unwrap_or_else(first)).unwrap().0 + 1;
-            file.insert_str(end, &commented(&about, &default, usage));
-        }
-        before = path;
-    }
-    file
-}
-
 /// The whole page.
 fn page() -> String {
     let (mut page, mut reload, mut title) = (INTRODUCTION.to_owned(), RELOAD.to_owned(), None);
@@ -157,10 +100,6 @@ fn the_configuration_page_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     if std::env::var("GRANDSTAND_GOLDEN").is_ok_and(|mode| mode == "write") {
         std::fs::write(&path, page()).unwrap();
-        for (name, usage) in FILES {
-            let (path, text) = shipped(name);
-            std::fs::write(path, completed(text, usage)).unwrap();
-        }
     }
     let stored = std::fs::read_to_string(&path).unwrap();
     let advice = "docs/configuration.md is out of date: GRANDSTAND_GOLDEN=write cargo test --lib configuration_page";
@@ -175,21 +114,6 @@ fn is_accepted(key: &str, value: &str) -> bool {
     let examined = Config::examine(None, std::iter::empty(), &[format!("{key}={value}")]);
     assert!(examined.is_set(key), "{key} is unknown");
     !examined.errors.iter().any(|error| error.key() == key)
-}
-
-#[test]
-fn the_configuration_page_tells_the_files_of_a_new_key() {
-    for (name, usage) in FILES {
-        let text = shipped(name).1;
-        assert_eq!(completed(text.clone(), usage), text, "{name} lacks a key; write it as the page");
-        let lines = text.lines().filter(|line| !line.starts_with("wait = ") && !line.contains("listen = "));
-        let without = lines.chain([""]).collect::<Vec<_>>().join("\n");
-        let again = completed(without, usage);
-        let added =
-            ["\nwait = \"10s\"\n", "\nlisten = \"127.0.0.1:9090\"\n", "\n# listen = \"\"\n", "Values: duration"];
-        assert!(added.iter().all(|text| again.contains(text)), "{again}");
-        assert!(Config::from_text(&again).is_ok(), "{again}");
-    }
 }
 
 #[test]

@@ -135,15 +135,15 @@ fn flat(text: &str) -> BTreeMap<String, toml::Value> {
     out
 }
 
-/// The files of `config/`, each for a use, with every key.
-pub(super) const FILES: [(&str, Use); 4] = [
+/// The files of `config/`, each for a use, as one would write them by hand.
+const FILES: [(&str, Use); 4] = [
     ("mirror.toml", Use::Mirror),
     ("shield.toml", Use::Shield),
     ("offline.toml", Use::Offline),
     ("replica.toml", Use::Replica),
 ];
 
-pub(super) fn shipped(name: &str) -> (PathBuf, String) {
+fn shipped(name: &str) -> (PathBuf, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name);
     let text = std::fs::read_to_string(&path).unwrap();
     (path, text)
@@ -219,7 +219,8 @@ fn a_public_url_that_nobody_names_is_the_first_listener() {
 #[test]
 fn each_shipped_file_loads_and_has_its_use() {
     for (name, want) in FILES {
-        let path = shipped(name).0;
+        let (path, text) = shipped(name);
+        assert!(text.lines().count() < 40, "{name} is long");
         let loaded = Config::load(Some(&path), std::iter::empty(), &[]);
         let Loaded { config, warnings } = loaded.unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(config.usage(), want, "{name}");
