@@ -377,7 +377,7 @@ fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles
         dumps,
         trusted: fleet::trusted_keys(config)?,
         most: config.bundle.max_size,
-        data_dir: config.data_dir.clone(),
+        directory: core.scratch.clone(),
         turn: Arc::default(),
         uploading: Arc::default(),
     })

@@ -17,11 +17,14 @@ mod sync;
 mod target;
 mod terminal;
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use rustix::process::geteuid;
 
 use crate::app::error::AppError;
 use crate::app::signals;
@@ -79,8 +82,8 @@ struct Cli {
 struct Sources {
     /// Configuration file (TOML)
     ///
-    /// Without it, the file that GRANDSTAND_CONFIG names, or else ./grandstand.toml or /etc/grandstand/grandstand.toml, the
-    /// first that exists.
+    /// Without it, but in `demo`: the file that GRANDSTAND_CONFIG names, or else ./grandstand.toml or
+    /// /etc/grandstand/grandstand.toml, the first that exists.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Set one configuration key; repeatable
@@ -97,24 +100,52 @@ const CONFIG: &str = "GRANDSTAND_CONFIG";
 const PLACES: [&str; 2] = ["grandstand.toml", "/etc/grandstand/grandstand.toml"];
 
 impl Sources {
-    /// The same with the file that is read, and whether nobody has named it.
-    fn found(&self) -> (Self, bool) {
-        let named = || std::env::var_os(CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
-        let config = self.config.clone().or_else(named);
-        let is_named = config.is_some();
-        let places = PLACES.map(Path::new).into_iter().filter(|_| !is_named);
-        let found = config.or_else(|| places.filter(|path| path.exists()).map(Path::to_owned).next());
-        (Self { config: found, sets: self.sets.clone() }, !is_named)
+    /// The same with the file that is read.
+    fn found(&self) -> Self {
+        self.find().0
     }
 
-    /// The same; says which file is read if nobody has named it.
+    /// The same; says which file is read, or why not, if nobody has named one.
     fn told(&self) -> Self {
-        let (found, is_default) = self.found();
-        if let (true, Some(path)) = (is_default, &found.config) {
-            tell(format!("configuration: {}", path.display()));
-        }
+        let (found, notes) = self.find();
+        notes.into_iter().for_each(tell);
         found
     }
+
+    /// The same with the file that is read, and what is to be said of one that nobody has named.
+    fn find(&self) -> (Self, Vec<String>) {
+        let with = |config| Self { config, sets: self.sets.clone() };
+        let named = || std::env::var_os(CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
+        if let Some(named) = self.config.clone().or_else(named) {
+            return (with(Some(named)), Vec::new());
+        }
+        let mut notes = Vec::new();
+        for path in PLACES.map(Path::new) {
+            match expect_own(path) {
+                Ok(()) => {
+                    notes.push(format!("configuration: {}", path.display()));
+                    return (with(Some(path.to_owned())), notes);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => notes.push(format!("configuration: {} is not read: {error}", path.display())),
+            }
+        }
+        (with(None), notes)
+    }
+}
+
+/// Checks that a configuration file that nobody has named can be read, and that nobody but this user and root can have
+/// written it: it may name a server that gets a token.
+fn expect_own(path: &Path) -> io::Result<()> {
+    let meta = File::open(path)?.metadata()?;
+    let problem = if ![0, geteuid().as_raw()].contains(&meta.uid()) {
+        "it belongs to another user"
+    } else if meta.mode() & 0o002 != 0 {
+        "every user can write to it"
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(format!("{problem}; name it with --config if it is meant")))
 }
 
 #[derive(Debug, Subcommand)]

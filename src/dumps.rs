@@ -2,7 +2,7 @@
 //!
 //! A file is rendered while it is sent, with listings from memory and details from the store, and is kept nowhere; the
 //! same way for whole and selected ones, and for what has changed since another snapshot. Routes and headers are in
-//! [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], [`crate::pages`] for the sizes, the commands.
+//! [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], [`crate::pages`] for the sizes.
 
 mod changes;
 mod coded;

@@ -23,7 +23,7 @@
 //! | where does a replica stand, and how does it take the bundles of a head | [`follow`] |
 //!
 //! [`crate::mirror`] decides what may be published. All calls but the look-ups block. Callers: [`crate::mirror`]
-//! publishes, [`crate::admin`] and the commands roll back, pin and import, [`crate::answer`] looks kept snapshots up.
+//! publishes, [`crate::admin`] rolls back, pins and imports, [`crate::answer`] looks kept snapshots up.
 
 mod changes;
 pub(crate) mod earlier;

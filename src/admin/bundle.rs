@@ -68,8 +68,8 @@ pub(crate) struct Bundles {
     pub trusted: TrustedKeys,
     /// The largest accepted bundle, in bytes.
     pub most: u64,
-    /// Where files go.
-    pub data_dir: PathBuf,
+    /// Where files without a name lie.
+    pub directory: PathBuf,
     /// Held during an export or import.
     pub turn: Arc<Mutex<()>>,
     /// Held from the first byte of an upload to the end of its import.
@@ -177,7 +177,7 @@ impl Bundles {
         };
         done.unwrap_or_else(|failed| {
             let what = if *method == Method::POST { "imported" } else { "exported" };
-            tracing::warn!(error = %Excerpt(&failed), "no bundle was {what}");
+            tracing::info!(error = %Excerpt(&failed), "no bundle was {what}");
             Sent::Reply(failed.reply())
         })
     }
@@ -197,7 +197,7 @@ impl Bundles {
             }
         };
         let _turn = self.turn.lock().await;
-        let directory = self.data_dir.clone();
+        let directory = self.directory.clone();
         blocking(move || {
             let mut file = upload::nameless(&directory)?;
             let exported = snapshots.export(&mut file, since.as_deref(), complete)?;
@@ -220,7 +220,7 @@ impl Bundles {
         };
         upload::check_length(&session.req_header().headers, self.most)?;
         let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
-        let file = upload::receive(session, &self.data_dir, self.most).await?;
+        let file = upload::receive(session, &self.directory, self.most).await?;
         let (details, trusted) = (self.details.clone(), self.trusted.clone());
         let _turn = self.turn.lock().await;
         blocking(move || {
@@ -247,17 +247,26 @@ impl Bundles {
         }
         super::has_time()?;
         session.write_response_header(Box::new(head)).await?;
+        let mut last = Bytes::new();
         while let Some(piece) = download.pieces.next().await {
-            let piece = piece.map_err(|error| pingora::Error::explain(ErrorType::FileReadError, error.to_string()));
-            session.write_response_body(piece?, false).await?;
+            let piece = piece.map_err(|error| {
+                tracing::warn!(%error, "an export ended early");
+                pingora::Error::explain(ErrorType::FileReadError, error.to_string())
+            });
+            let before = std::mem::replace(&mut last, piece?);
+            // An empty one would be the end.
+            if !before.is_empty() {
+                session.write_response_body(before, false).await?;
+            }
         }
-        session.write_response_body(Bytes::new(), true).await?;
-        let Some((exported, snapshots)) = download.exported.zip(self.snapshots.clone()) else { return Ok(()) };
-        let remembered = tokio::task::spawn_blocking(move || snapshots.remember(exported)).await;
-        if let Ok(Err(error)) = remembered {
-            tracing::warn!(%error, "an export could not be recorded; a delta from it may be impossible");
+        // Before the last piece: whoever has all of it may go, and a command's own process with it.
+        if let Some((exported, snapshots)) = download.exported.zip(self.snapshots.clone()) {
+            let remembered = tokio::task::spawn_blocking(move || snapshots.remember(exported)).await;
+            if let Ok(Err(error)) = remembered {
+                tracing::warn!("this export could not be recorded ({error}); a delta from it may be impossible");
+            }
         }
-        Ok(())
+        session.write_response_body(last, true).await
     }
 }
 

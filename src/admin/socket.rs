@@ -7,14 +7,16 @@
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream};
 use parking_lot::Mutex;
+use rustix::process::geteuid;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
 
 use crate::store::DataDir;
 use crate::telemetry::findings::{Finding, Kind};
@@ -27,6 +29,9 @@ const UNFINISHED: &str = "admin.next";
 const LONGEST: usize = 107;
 /// How long to wait after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether the socket still has its name.
+const LOOK: Duration = Duration::from_secs(10);
+const ROOT: u32 = 0;
 
 /// The socket in a data directory, by its path.
 pub(crate) fn path_in(data_dir: &Path) -> PathBuf {
@@ -45,14 +50,35 @@ impl SocketState {
 
 /// The socket of a server. It is removed when this is dropped, before others can lock the directory.
 pub(crate) struct AdminSocket {
-    listener: Option<UnixListener>,
+    listening: Option<Listening>,
     data_dir: DataDir,
     state: SocketState,
 }
 
+/// A socket that has its name.
+struct Listening {
+    listener: UnixListener,
+    /// That of its file, by which another file of its name is known.
+    number: u64,
+    /// Who may give commands: somebody else can have connected before it had its permissions.
+    users: [u32; 3],
+}
+
+impl Listening {
+    async fn accept(&self) -> io::Result<Option<UnixStream>> {
+        let (stream, _) = self.listener.accept().await?;
+        let may = self.users.contains(&stream.peer_cred()?.uid());
+        Ok(may.then_some(stream))
+    }
+
+    fn has_its_name(&self, data_dir: &Path) -> bool {
+        fs::symlink_metadata(path_in(data_dir)).is_ok_and(|file| file.ino() == self.number)
+    }
+}
+
 impl AdminSocket {
     pub(crate) const fn new(data_dir: DataDir, state: SocketState) -> Self {
-        Self { listener: None, data_dir, state }
+        Self { listening: None, data_dir, state }
     }
 
     /// Its connections, without an end.
@@ -62,25 +88,28 @@ impl AdminSocket {
 
     async fn accept(&mut self) -> UnixStream {
         loop {
-            let accepted = match &self.listener {
-                Some(listener) => listener.accept().await.map(|(stream, _)| stream),
-                None => match bind(self.data_dir.path()) {
-                    Ok(listener) => {
+            let data_dir = self.data_dir.path();
+            self.listening.take_if(|listening| !listening.has_its_name(data_dir));
+            let Some(listening) = &self.listening else {
+                match bind(data_dir) {
+                    Ok(listening) => {
                         *self.state.0.lock() = None;
-                        self.listener = Some(listener);
-                        continue;
+                        self.listening = Some(listening);
                     }
                     Err(error) => {
-                        let path = path_in(self.data_dir.path());
+                        let path = path_in(data_dir);
                         *self.state.0.lock() = Some(format!("{} could not be made: {error}", path.display()));
                         tokio::time::sleep(AGAIN).await;
-                        continue;
                     }
-                },
+                }
+                continue;
             };
+            // Now and then it is looked whether it still has its name.
+            let accepted = timeout(LOOK, listening.accept()).await;
             match accepted {
-                Ok(stream) => return stream,
-                Err(error) => {
+                Ok(Ok(Some(stream))) => return stream,
+                Ok(Ok(None)) | Err(_) => {}
+                Ok(Err(error)) => {
                     tracing::debug!(%error, "a connection to the admin socket was not accepted");
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -91,7 +120,7 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        if self.listener.take().is_some() {
+        if self.listening.take().is_some_and(|listening| listening.has_its_name(self.data_dir.path())) {
             // Without a listener, its name means nothing.
             let _ = fs::remove_file(path_in(self.data_dir.path()));
         }
@@ -99,7 +128,7 @@ impl Drop for AdminSocket {
 }
 
 /// Listens in a directory that this process has locked: what lies there is a killed server's.
-fn bind(data_dir: &Path) -> io::Result<UnixListener> {
+fn bind(data_dir: &Path) -> io::Result<Listening> {
     let (path, unfinished) = (path_in(data_dir), data_dir.join(UNFINISHED));
     let length = path.as_os_str().as_bytes().len();
     if length > LONGEST {
@@ -112,8 +141,14 @@ fn bind(data_dir: &Path) -> io::Result<UnixListener> {
     }
     let listener = UnixListener::bind(&unfinished)?;
     fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
+    let (owner, own) = (fs::metadata(data_dir)?, geteuid().as_raw());
+    if own == ROOT && owner.uid() != ROOT {
+        // As the files beside it.
+        chown(&unfinished, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    let number = fs::metadata(&unfinished)?.ino();
     fs::rename(&unfinished, &path)?;
-    Ok(listener)
+    Ok(Listening { listener, number, users: [ROOT, own, owner.uid()] })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Callers: [`super`], [`crate::cli`].
 
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -48,6 +48,8 @@ use super::{fleet, keeper};
 pub struct Core {
     /// The lock on the data directory.
     pub data_dir: DataDir,
+    /// Where bundles are made and received.
+    pub(crate) scratch: PathBuf,
     /// The current snapshot.
     pub current: SnapshotPointer,
     /// Hot answers.
@@ -138,7 +140,8 @@ impl Core {
         let searches = Searches::new(current.clone(), settings.clone());
         let role = Role::Offline(Box::new(Offline { data: Data { store, snapshots, details, searches } }));
         let rewrite = Rewrite::new(None, &aliases(config)?, config.public_url.as_str());
-        Ok(Self { data_dir, current, cache, rewrite, clock, is_demo: false, settings, role })
+        let scratch = data_dir.path().to_owned();
+        Ok(Self { data_dir, scratch, current, cache, rewrite, clock, is_demo: false, settings, role })
     }
 
     /// Opens the data directory, loads the current snapshot, and prepares all services. Fails if something is missing, held
@@ -189,7 +192,8 @@ impl Core {
                 }
             }
         };
-        Ok(Self { data_dir, current, cache, rewrite, clock, is_demo: false, settings, role })
+        let scratch = data_dir.path().to_owned();
+        Ok(Self { data_dir, scratch, current, cache, rewrite, clock, is_demo: false, settings, role })
     }
 
     /// The way to the origin; `None` without one.

@@ -5,6 +5,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, future, stream};
@@ -20,10 +21,12 @@ use super::services::Services;
 use super::sockets::Addresses;
 
 /// What a command needs of the data directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// What is stored.
     Stored,
+    /// The same, to write it to a file. A bundle is made in this directory: the disk of the data may be full or read-only.
+    Export(PathBuf),
     /// A place for a bundle: what is missing is made, what is damaged is repaired.
     Import,
     /// A whole copy of the origin, whatever details the server is configured to fetch.
@@ -33,9 +36,10 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    fn open(self, config: &Config) -> Result<Core, AppError> {
+    fn open(&self, config: &Config) -> Result<Core, AppError> {
         match self {
             Self::Stored => Core::open_data(config, false),
+            Self::Export(scratch) => Ok(Core { scratch: scratch.clone(), ..Core::open_data(config, false)? }),
             Self::Import => Core::open_data(config, true),
             Self::Sync => Core::open(config),
             Self::Audit => expect_data(config).and_then(|()| Core::open(config)),
@@ -43,9 +47,9 @@ impl Purpose {
     }
 
     /// The names of the server's tasks that run.
-    const fn tasks(self) -> &'static [&'static str] {
+    const fn tasks(&self) -> &'static [&'static str] {
         match self {
-            Self::Stored | Self::Import => &[],
+            Self::Stored | Self::Export(_) | Self::Import => &[],
             Self::Sync => &["mirror", "examiner", "details"],
             Self::Audit => &["mirror", "audit"],
         }
@@ -61,7 +65,7 @@ pub(crate) struct Hosted {
 
 impl Hosted {
     /// Opens the data directory, and starts what the purpose needs.
-    pub(crate) fn start(config: &Config, purpose: Purpose) -> Result<Self, AppError> {
+    pub(crate) fn start(config: &Config, purpose: &Purpose) -> Result<Self, AppError> {
         let mut config = config.clone();
         // What serves clients or tells others.
         config.access.enabled = false;

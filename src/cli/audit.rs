@@ -50,7 +50,7 @@ impl Audit {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(|config| needs_mirror(config, "audit"))?;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let server = self.server.server(&config, Purpose::Audit)?;
+        let server = self.server.server(&config, &Purpose::Audit)?;
         let job = self.audit(&server);
         server.close();
         let job = job?;

@@ -88,7 +88,7 @@ the command line or the configuration is wrong
 .SH ENVIRONMENT
 .TP
 \fBGRANDSTAND_CONFIG\fR
-the configuration file, without \-\-config
+the configuration file, without \-\-config (not read by grandstand demo)
 .TP
 \fBGRANDSTAND_\|_SECTION_\|_KEY\fR
 sets a configuration key: GRANDSTAND_\|_ORIGIN_\|_URL sets origin.url
@@ -98,7 +98,8 @@ if not empty: no colours
 .SH FILES
 .TP
 \fI./grandstand.toml\fR, \fI/etc/grandstand/grandstand.toml\fR
-the configuration, where neither \-\-config nor GRANDSTAND_CONFIG names one: the first that exists
+the configuration, where neither \-\-config nor GRANDSTAND_CONFIG names one: the first that exists (not read by grandstand
+demo)
 "#;
 
 /// The page of a command, then those of the commands below it.

@@ -31,7 +31,7 @@ impl Serve {
     /// Serves until a signal stops it.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let hangups = signals::hangups()?;
-        let (sources, _) = self.sources.found();
+        let sources = self.sources.found();
         let mut examined = examine_to_serve(&sources);
         let passed = PassedSockets::take(&mut examined);
         let loaded = examined.finish().map_err(Failure::Config)?;

@@ -37,6 +37,8 @@ use super::terminal::{bytes_bar, spinner, tell};
 
 /// How long to wait for a connection.
 const CONNECTING: Duration = Duration::from_secs(10);
+/// A day.
+const FOREVER: Duration = Duration::from_secs(86_400);
 /// How long a server may be busy with other uploads.
 const TURN: Duration = Duration::from_secs(1800);
 
@@ -173,7 +175,12 @@ impl Server {
     pub(super) fn ask(&self, method: Method, path: &str) -> Result<(bool, String), Failure> {
         /// A command may wait for an import that runs; reading does not.
         const COMMAND: Duration = Duration::from_secs(1800);
-        let patience = if method == Method::GET { CONNECTING } else { COMMAND };
+        let patience = match &self.way {
+            // It verifies, or waits for a disk, for as long as that takes.
+            Way::Here(_) => FOREVER,
+            _ if method == Method::GET => CONNECTING,
+            _ => COMMAND,
+        };
         let url = format!("{}{path}", self.admin);
         let asking = async {
             let answer = self.send(method, path, HeaderMap::new(), None).await?;

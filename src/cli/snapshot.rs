@@ -176,7 +176,7 @@ impl Command {
 
 /// Who executes commands: the server that is named or has the data directory, or one in this process.
 fn server(named: &Named) -> Result<Server, Failure> {
-    named.server(&config(named)?, Purpose::Stored)
+    named.server(&config(named)?, &Purpose::Stored)
 }
 
 fn config(named: &Named) -> Result<Config, Failure> {
@@ -276,7 +276,7 @@ fn list_table(list: &Value, now: WallTime) -> String {
 /// Publishes the held-back snapshot.
 fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
     let config = config(named)?;
-    let Some(server) = named.running()? else {
+    let Some(server) = named.awaited(&config)? else {
         expect_data(&config)?;
         let path = std::path::absolute(&config.data_dir).unwrap_or(config.data_dir);
         return Err(SnapshotError::NoServer(path.display().to_string()).into());

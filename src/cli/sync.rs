@@ -91,9 +91,9 @@ impl Sync {
         let config = self.server.config(|config| needs_mirror(config, "sync"))?;
         // What fails is said by `follow`.
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let server = self.server.server(&config, Purpose::Sync)?;
+        let server = self.server.server(&config, &Purpose::Sync)?;
         let (is_here, place) = (server.is_here(), server.admin.clone());
-        let copied = copy(&server, self.wait);
+        let copied = copy(&server, config.replica.url.is_some(), self.wait);
         let is_stored = server.close();
         let (told, mut text) = copied?;
         if !is_stored {
@@ -208,11 +208,12 @@ fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standin
 }
 
 /// Asks for a full pass, and waits until the copy is complete.
-fn copy(server: &Server, waits: bool) -> Result<(Value, String), Failure> {
+fn copy(server: &Server, seeds: bool, waits: bool) -> Result<(Value, String), Failure> {
     let StatusFacts { snapshot, origin, .. } = server.look()?.facts;
     let before = origin.passes;
-    // The first pass has begun, or begins by itself.
-    if snapshot.is_some() || origin.failures > 0 {
+    // The first pass has begun, or begins by itself: unless an object store brings the first data.
+    let is_first = snapshot.is_none() && (origin.pass.is_some() || server.is_here() && !seeds);
+    if !is_first || origin.failures > 0 {
         server.ask(Method::POST, "/sync")?;
     }
     if !server.is_here() {

@@ -3,11 +3,11 @@
 //! Not what is asked of it. Callers: the commands that ask a server.
 
 use std::io::{self, ErrorKind};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::admin::socket::path_in;
 use crate::app::error::AppError;
@@ -77,7 +77,7 @@ impl Named {
 
     /// The server that is named or has the data directory, or else one in this process, as soon as another command is done.
     /// Waits for it at most [`HELD`].
-    pub(super) fn server(&self, config: &Config, purpose: Purpose) -> Result<Server, Failure> {
+    pub(super) fn server(&self, config: &Config, purpose: &Purpose) -> Result<Server, Failure> {
         let began = Instant::now();
         loop {
             if let Some(server) = self.running()? {
@@ -97,8 +97,21 @@ impl Named {
         }
     }
 
+    /// The same as [`running`](Self::running), but waits while its holder cannot be reached, as a server that starts.
+    pub(super) fn awaited(&self, config: &Config) -> Result<Option<Server>, Failure> {
+        let began = Instant::now();
+        loop {
+            match self.running()? {
+                None if DataDir::holder(&config.data_dir).is_some() && began.elapsed() < HELD => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                running => return Ok(running),
+            }
+        }
+    }
+
     fn examined(&self, warns: bool) -> Examined {
-        examine_to_ask(&self.sources.found().0, self.admin.is_some(), warns)
+        examine_to_ask(&self.sources.found(), self.admin.is_some(), warns)
     }
 
     /// The one rule, for every command: an address on the command line wins. Without one, it is the server on the socket in
@@ -117,8 +130,12 @@ impl Named {
         let listening =
             (listen.port() != 0).then(|| Server::at(format!("http://{listen}"), &config, Some(path.clone())));
         let socket = path_in(path);
-        match UnixStream::connect(&socket) {
-            Ok(_) => return Ok((Some(Server::on(&socket).expected()?), config)),
+        match connect(&socket) {
+            Ok(()) => return Ok((Some(Server::on(&socket).expected()?), config)),
+            // Its queue is full, because it accepts nothing.
+            Err(source) if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(TargetError::Hangs { socket }.into());
+            }
             Err(source) if source.kind() == ErrorKind::PermissionDenied => {
                 let Some(server) = listening.filter(|_| listen_is_set) else {
                     return Err(TargetError::Unreadable { path: path.clone(), source }.into());
@@ -135,6 +152,11 @@ impl Named {
     }
 }
 
+/// Whether a server accepts connections on a socket.
+fn connect(path: &Path) -> io::Result<()> {
+    Socket::new(Domain::UNIX, Type::STREAM, None)?.connect_timeout(&SockAddr::unix(path)?, Duration::from_secs(10))
+}
+
 /// Why it is not known who carries a command out.
 #[derive(Debug, thiserror::Error)]
 enum TargetError {
@@ -143,6 +165,11 @@ enum TargetError {
          listener is not at admin.listen); try again later, or give its address with --admin"
     )]
     Silent { path: String, process: String },
+    #[error(
+        "the server at {} accepts no connection; see its log, and whether the machine or its disk is overloaded",
+        socket.display()
+    )]
+    Hangs { socket: PathBuf },
     #[error(
         "data_dir {} cannot be read, so it does not tell where its server is: {source}; run this command as the owner of \
          the directory, or give the address of the server's admin listener with --admin",

@@ -159,6 +159,11 @@ impl Place {
         Path::from(path)
     }
 
+    /// Whether the objects are files.
+    pub(crate) const fn is_directory(&self) -> bool {
+        self.directory.is_some()
+    }
+
     /// All objects of ours below the prefix, in no order. Fails if there are more than [`MOST_LISTED`], or after
     /// [`LONGEST_LIST`].
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, PlaceError> {
@@ -352,7 +357,8 @@ impl Place {
         })
     }
 
-    /// Removes the unfinished files, older than this, that a killed publisher leaves in a directory. Blocks.
+    /// Removes the unfinished files, older than this, that a killed publisher leaves in a directory, and lets others read what
+    /// an earlier version wrote. Blocks.
     ///
     /// An object is written to `<name>#<number>` first, and no list shows that. Other object stores have parts of
     /// large objects instead, which rules of the bucket remove.
@@ -362,10 +368,14 @@ impl Place {
             // It is made with its first object.
             let Ok(entries) = fs::read_dir(directory.join(below)) else { continue };
             for entry in entries.flatten() {
+                let name = entry.file_name();
+                if is_object(below, &name.to_string_lossy()) {
+                    files::open_to_others(&entry.path(), 0o044);
+                }
                 let modified = entry.metadata().and_then(|meta| meta.modified()).ok();
                 let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
                 let is_old = age.is_some_and(|age| age > older);
-                if is_old && is_unfinished(below, &entry.file_name().to_string_lossy()) {
+                if is_old && is_unfinished(below, &name.to_string_lossy()) {
                     fs::remove_file(entry.path()).map_err(|error| PlaceError::Failed(error.to_string()))?;
                 }
             }
@@ -394,7 +404,12 @@ fn expecting(bytes: u64) -> GetOptions {
 fn is_unfinished(below: &str, name: &str) -> bool {
     let Some((name, number)) = name.rsplit_once('#') else { return false };
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && PathBuf::from(below).join(name).to_str().is_some_and(|key| Key::parse(key).is_some())
+    is_number && is_object(below, name)
+}
+
+/// Whether a file is one of our objects.
+fn is_object(below: &str, name: &str) -> bool {
+    PathBuf::from(below).join(name).to_str().is_some_and(|key| Key::parse(key).is_some())
 }
 
 /// The next bytes of a file, and the file again.

@@ -204,7 +204,7 @@ impl Publisher {
     async fn turn(&mut self) -> Result<(), PublishError> {
         self.judge().await;
         self.catch_up().await?;
-        if self.is_time_to_tidy() && !self.is_beaten() {
+        if self.is_time_to_tidy() && self.rival.is_none() {
             if let Err(error) = self.tidy().await {
                 self.unchecked(&error);
             }
@@ -232,9 +232,10 @@ impl Publisher {
         self.check_number().await?;
         for _ in 0..MOST_STEPS {
             let Some(served) = self.snapshots.current().get() else { return Ok(()) };
+            self.outlast_rival();
             self.offer(&served).await?;
             let step = self.plan(&served).await?;
-            if self.is_beaten() {
+            if self.rival.is_some() {
                 return Ok(());
             }
             if step == NextWrite::Nothing {

@@ -3,7 +3,7 @@
 //!
 //! An import by an operator is a chain of one bundle; [`super::follow`] imports the bundles of a head. Several are applied
 //! in memory, so that no state between them is served. [`crate::bundle`] knows the files. Everything here blocks. Callers:
-//! [`crate::admin`] in a running server, else the commands; [`super::follow`].
+//! [`crate::admin`]; [`super::follow`].
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;

@@ -1,6 +1,6 @@
 //! Which snapshots are kept, and the notes about them: pins, the rollback, and exports; repairs.
 //!
-//! The newest snapshots stay, the last of each day, and needed ones. Callers: [`crate::admin`] and the commands pin,
+//! The newest snapshots stay, the last of each day, and needed ones. Callers: [`crate::admin`] pins,
 //! [`super::export`] exports, [`crate::mirror`] tidies after a publication.
 
 use std::collections::{BTreeSet, HashSet};

@@ -1,6 +1,6 @@
 //! Restores the current and the newest snapshot at start, and finds kept snapshots by id, in memory or in the store.
 //!
-//! Callers: [`crate::app`] and the commands restore; [`super`], [`crate::answer`] and [`crate::admin`] look up.
+//! Callers: [`crate::app`] restores; [`super`], [`crate::answer`] and [`crate::admin`] look up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@
 //! the file may be missing on a read-only disk, and some network disks cannot lock a directory. Only their owner can
 //! open and lock them ([`super::files`]).
 //!
-//! Not the store itself. Callers: [`crate::app`] and the commands.
+//! Not the store itself. Callers: [`crate::app`]; commands look who holds it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};

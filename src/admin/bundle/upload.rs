@@ -5,7 +5,7 @@
 //! The bundle is not read here. Callers: [`super`].
 
 use std::fs::File;
-use std::io::{ErrorKind, Seek as _};
+use std::io::Seek as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,17 +69,10 @@ fn due(received: u64) -> Duration {
     (GRACE + Duration::from_secs(received / SLOWEST)).min(LONGEST)
 }
 
-/// A file that nobody else can open, and that disappears when it is closed: in the data directory, or in that for temporary
-/// files if it is read-only.
+/// A file that nobody else can open, and that disappears when it is closed.
 pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
-    let create = |directory: &Path| crate::store::nameless::create(directory, crate::store::nameless::BUNDLE);
-    let created = match create(directory) {
-        Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
-            create(&std::env::temp_dir())
-        }
-        created => created,
-    };
-    created.map_err(|source| Failed::Io { path: directory.to_owned(), source })
+    let fail = |source| Failed::Io { path: directory.to_owned(), source };
+    crate::store::nameless::create(directory, crate::store::nameless::BUNDLE).map_err(fail)
 }
 
 #[cfg(test)]

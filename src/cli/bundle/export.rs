@@ -153,7 +153,7 @@ impl Export {
         self.format.expect_ending(&self.file).map_err(Failure::usage)?;
         self.expect_replaceable().map_err(Failure::usage)?;
         let config = self.server.config(needs_snapshots)?;
-        start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
+        start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if let Some(kind) = self.format.dump() {
             return self.export_dump(&config, kind);
         }
@@ -198,12 +198,17 @@ impl Export {
         Ok(ExitCode::SUCCESS)
     }
 
+    fn purpose(&self) -> Purpose {
+        let directory = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Purpose::Export(directory.unwrap_or(Path::new(".")).to_owned())
+    }
+
     /// Writes a bundle.
     fn make(&self, config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Failure> {
         let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
         let complete = if self.require_complete { "&complete=true" } else { "" };
         let query = format!("?format=bundle{}{complete}", since.unwrap_or_default());
-        let server = self.server.server(config, Purpose::Stored)?;
+        let server = self.server.server(config, &self.purpose())?;
         out.set_len(0).and_then(|()| out.rewind())?;
         let head = server.download(&query, "the bundle is being written", out);
         server.close();
@@ -246,7 +251,7 @@ impl Export {
 
     /// Writes a dump; returns the id of its snapshot.
     fn make_dump(&self, config: &Config, kind: DumpKind, out: &mut dyn Write) -> Result<String, Failure> {
-        let server = self.server.server(config, Purpose::Stored)?;
+        let server = self.server.server(config, &self.purpose())?;
         let head = server.download(&format!("?format={}", kind.as_str()), "the file is being made", out);
         server.close();
         let head = head?;

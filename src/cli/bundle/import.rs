@@ -1,6 +1,7 @@
 //! `grandstand bundle import`: a bundle's snapshot becomes the newest one.
 //!
-//! The server verifies everything before the first change. Callers: [`super`].
+//! Everything is verified before the first change: by a running server, or here before a data directory is opened. Callers:
+//! [`super`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{not_done, signature, signed, told, unread};
+use super::{not_done, signature, signed, told, unread, verified};
 use crate::app::hosted::Purpose;
 use crate::bundle::Manifest;
 use crate::bundle::signature::{Voucher, text_beside};
@@ -51,9 +52,13 @@ impl Import {
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         let (path, file, voucher) = unread(&self.file, &config)?;
-        let server = self.server.server(&config, Purpose::Import)?;
+        if self.server.running()?.is_none() {
+            // Before a data directory is made or repaired for it.
+            verified(&path, file.try_clone()?, voucher.clone())?;
+        }
+        let server = self.server.server(&config, &Purpose::Import)?;
         let place = if server.is_here() { server.admin.clone() } else { format!("the server at {}", server.admin) };
-        let outcome = self.upload(&server, &path, &file);
+        let outcome = self.upload(&server, &path, &file, &voucher);
         server.close();
         let outcome = outcome?;
         let ImportOutcome { imported, manifest, signed_by } = &outcome;
@@ -100,9 +105,10 @@ impl Import {
     }
 
     /// Has a server import it.
-    fn upload(&self, server: &Server, path: &Path, file: &File) -> Result<ImportOutcome, Failure> {
-        // Whether it is a signature is for the server to say.
-        let signature = text_beside(path)?;
+    fn upload(&self, server: &Server, path: &Path, file: &File, voucher: &Voucher) -> Result<ImportOutcome, Failure> {
+        // Whether it is a signature is for the server to say; here it is known already.
+        let is_ignored = server.is_here() && matches!(voucher, Voucher::Unreadable(_));
+        let signature = if is_ignored { None } else { text_beside(path)? };
         let query = if self.allow_older { "?allow_older=true" } else { "" };
         let done = server.upload(query, signature.as_deref(), file).map_err(not_done(path, "imported"))?;
         Ok(serde_json::from_value(done)?)

@@ -5,9 +5,11 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::geteuid;
 
 /// Writes all of `from` to a path. `is_new`: fails if there is one of that name.
 pub(super) fn write(path: &Path, mut from: impl Read, is_new: bool) -> io::Result<()> {
@@ -15,6 +17,7 @@ pub(super) fn write(path: &Path, mut from: impl Read, is_new: bool) -> io::Resul
     let number = u64::from(std::process::id()) << 32 | u64::from(COUNT.fetch_add(1, Ordering::Relaxed));
     let directory = path.parent().unwrap_or(path);
     make(directory)?;
+    open_to_others(directory, 0o055);
     let mut unfinished = path.as_os_str().to_owned();
     // No list shows it.
     unfinished.push(format!("#{number}"));
@@ -30,6 +33,17 @@ pub(super) fn write(path: &Path, mut from: impl Read, is_new: bool) -> io::Resul
         let _ = fs::remove_file(unfinished);
     }
     written.and_then(|()| File::open(directory)?.sync_all())
+}
+
+/// Gives others these permissions on a file or directory of this user, if they lack them: an earlier version, or a process that
+/// was killed, left it so.
+pub(super) fn open_to_others(path: &Path, permissions: u32) {
+    let Ok(meta) = fs::symlink_metadata(path) else { return };
+    let is_ours = meta.uid() == geteuid().as_raw() && !meta.is_symlink();
+    if is_ours && meta.mode() & permissions != permissions {
+        // If it cannot be done, the object is written all the same.
+        let _ = fs::set_permissions(path, Permissions::from_mode(meta.mode() & 0o7777 | permissions));
+    }
 }
 
 /// Makes a directory and those above it. Others can enter the new ones.

@@ -217,18 +217,16 @@ impl Publisher {
         }
     }
 
-    /// Whether a head of another publisher is in the place of ours: nothing is written until it is [`YIELDS`] old. Whoever
-    /// wrote it may then be gone, and may have removed what our chain had.
-    pub(super) fn is_beaten(&mut self) -> bool {
-        let Some(Rival { written_ms, seen, .. }) = self.rival else { return false };
-        let is_old = self.clock.now_wall().as_millis() - written_ms >= YIELDS.as_millis() as i64;
-        if !is_old && self.clock.now_mono().since(seen) < YIELDS {
-            return true;
+    /// Forgets a rival whose head is [`YIELDS`] old: whoever wrote it may be gone, and may have removed what our chain had.
+    pub(super) fn outlast_rival(&mut self) {
+        let Some(Rival { written_ms, seen, .. }) = self.rival else { return };
+        let age = self.clock.now_wall().as_millis() - written_ms;
+        if age >= YIELDS.as_millis() as i64 || self.clock.now_mono().since(seen) >= YIELDS {
+            self.rival = None;
+            self.status.lock().rival = None;
+            // The head is read again before anything is decided.
+            (self.chain, self.stored, self.has_been_there) = (None, None, false);
         }
-        self.rival = None;
-        self.status.lock().rival = None;
-        (self.chain, self.stored, self.has_been_there) = (None, None, false);
-        false
     }
 
     /// Says that the head in the object store is not believed. The plan replaces it.
@@ -274,7 +272,10 @@ impl Publisher {
                     return Ok(());
                 }
                 Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => self.has_conditions = Some(true),
-                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {}
+                // Of a directory everybody knows it.
+                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {
+                    self.status.lock().has_no_conditions = !self.place.is_directory();
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -86,12 +86,18 @@ function start() {
    */
   function put(page) {
     const of = (/** @type {string} */ id) => page.getElementById(id);
+    if (!of("venues") || !of("filters")) throw new Error("the answer is not a page of the finder");
     const copied = (/** @type {Iterable<Node>} */ nodes) => [...nodes].map((node) => document.importNode(node, true));
-    for (const id of ["summary", "hint", "off-map", "venues", "pager", "api-url", "api-order", "downloads", "widget"]) {
+    for (const id of ["summary", "hint", "off-map", "venues", "place", "api-url", "api-order", "downloads", "widget"]) {
       element(id, HTMLElement).replaceChildren(...copied(of(id)?.childNodes ?? []));
     }
     for (const id of ["empty", "pager"]) element(id, HTMLElement).hidden = of(id)?.hidden ?? true;
-    element("api-link", HTMLAnchorElement).href = of("api-link")?.getAttribute("href") ?? "";
+    // The links stay, with the focus.
+    for (const id of ["prev", "next", "api-link"]) {
+      const href = of(id)?.getAttribute("href");
+      if (href) element(id, HTMLAnchorElement).href = href;
+      else element(id, HTMLAnchorElement).removeAttribute("href");
+    }
     explorer.classList.toggle("near", page.querySelector(".explorer.near") !== null);
     for (const id of ["dots", "around"]) element(id, SVGPathElement).setAttribute("d", of(id)?.getAttribute("d") ?? "");
     for (const name of ["aria-label", "viewBox"]) map.setAttribute(name, of("map")?.getAttribute(name) ?? "");
@@ -112,7 +118,7 @@ function start() {
     form.prepend(...copied(page.querySelectorAll("#filters input.place")));
     locate.setAttribute("aria-pressed", of("locate")?.getAttribute("aria-pressed") ?? "false");
     // What is being typed is newer.
-    if (document.activeElement !== words) words.value = /** @type {HTMLInputElement} */ (of("q")).value;
+    if (document.activeElement !== words && typing === undefined) words.value = /** @type {HTMLInputElement} */ (of("q")).value;
   }
 
   /** @param {string} text */
@@ -146,6 +152,7 @@ function start() {
   async function show(query, history) {
     running?.abort();
     clearTimeout(typing);
+    typing = undefined;
     clearInterval(countdown);
     say("");
     const mine = new AbortController();

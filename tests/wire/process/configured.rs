@@ -1,5 +1,6 @@
 //! Which configuration a command reads, and that it says so; `grandstand check` for people and for scripts.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -41,6 +42,13 @@ async fn the_file_is_named_or_found_and_is_told() {
     assert!(code == 0 && said.contains("# file: none; defaults, environment and --set alone\n"), "{said}");
     let (code, said) = run_under(&[], &["check", "b.toml", "-c", "c.toml"], dir).await;
     assert!(code == 64 && said.contains("cannot be used with"), "{said}");
+
+    // What somebody else can have written is not read unless it is named.
+    std::fs::set_permissions(dir.join("grandstand.toml"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    let (code, said) = run_under(&[], &["check"], dir).await;
+    assert!(code == 0 && said.contains("grandstand.toml is not read: every user can write to it; name it"), "{said}");
+    assert!(said.contains("# file: none"), "{said}");
+    std::fs::set_permissions(dir.join("grandstand.toml"), std::fs::Permissions::from_mode(0o644)).unwrap();
 
     let mut server = Process::spawn_in(&["serve".to_owned()], dir);
     wait_until("it serves", || async { status_in(&dir.join("data")).await.is_some() }).await;
