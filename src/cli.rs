@@ -105,32 +105,30 @@ impl Sources {
         self.find().0
     }
 
-    /// The same; says which file is read, or why not, if nobody has named one.
+    /// The same; says which file is read, and which are not, if nobody has named one.
     fn told(&self) -> Self {
-        let (found, notes) = self.find();
-        notes.into_iter().for_each(tell);
+        let (found, refused) = self.find();
+        refused.into_iter().flatten().for_each(tell);
         found
     }
 
-    /// The same with the file that is read, and what is to be said of one that nobody has named.
-    fn find(&self) -> (Self, Vec<String>) {
+    /// The same, and what is to be said of files that nobody has named: of those that are not read, and of the one that is.
+    fn find(&self) -> (Self, [Vec<String>; 2]) {
         let with = |config| Self { config, sets: self.sets.clone() };
         let named = || std::env::var_os(CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
         if let Some(named) = self.config.clone().or_else(named) {
-            return (with(Some(named)), Vec::new());
+            return (with(Some(named)), Default::default());
         }
-        let mut notes = Vec::new();
+        let mut refused = Vec::new();
         for path in PLACES.map(Path::new) {
+            let shown = path.display();
             match expect_own(path) {
-                Ok(()) => {
-                    notes.push(format!("configuration: {}", path.display()));
-                    return (with(Some(path.to_owned())), notes);
-                }
+                Ok(()) => return (with(Some(path.to_owned())), [refused, vec![format!("configuration: {shown}")]]),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => notes.push(format!("configuration: {} is not read: {error}", path.display())),
+                Err(error) => refused.push(format!("configuration: {shown} is not read: {error}")),
             }
         }
-        (with(None), notes)
+        (with(None), [refused, Vec::new()])
     }
 }
 

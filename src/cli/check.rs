@@ -32,9 +32,8 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let Sources { config, sets } = self.sources;
-        let (sources, notes) = Sources { config: self.file.or(config), sets }.find();
-        // The file that is read is said below.
-        notes.into_iter().filter(|note| note.contains(" is not read: ")).for_each(tell);
+        let (sources, [refused, _found]) = Sources { config: self.file.or(config), sets }.find();
+        refused.into_iter().for_each(tell);
         let mut examined = examine_to_serve(&sources);
         check_publisher(&mut examined);
         let finished = examined.finish();
