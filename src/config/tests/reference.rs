@@ -20,8 +20,8 @@ const INTRODUCTION: &str = "\
 grandstand reads its configuration from three places. A later one wins:
 
 1. a TOML file: `--config FILE` (`-c`). Without it, the file that `GRANDSTAND_CONFIG` names; without that, `./grandstand.toml`
-   or `/etc/grandstand/grandstand.toml`, the first that exists. Commands and the log say which file was found. `demo` reads
-   only a file that `--config` names.
+   or `/etc/grandstand/grandstand.toml`, the first that exists, belongs to you or root, and is not writable by every user.
+   Commands and the log say which file was found. `demo` reads only a file that `--config` names.
 2. the environment: `GRANDSTAND__ORIGIN__URL=...` sets `origin.url`. Two underscores separate the levels.
 3. the command line: `--set origin.url=...`. `--set` can be repeated. A value that is not TOML is a string.
 
