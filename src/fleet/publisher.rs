@@ -90,8 +90,8 @@ pub(crate) struct Publisher {
     /// When the objects were last checked and old ones removed.
     tidied: Option<Instant>,
     read_back: ReadBack,
-    /// The epoch of the current snapshot when the head in the object store was last read, and when that was.
-    looked: Option<(u64, Instant)>,
+    /// When the head in the object store was last read.
+    looked: Option<Instant>,
     /// Whether our head was in the object store since the start.
     has_been_there: bool,
     /// A later head of another publisher, that took the place of ours: when it was written, and when it was seen first.
@@ -203,6 +203,8 @@ impl Publisher {
     /// Writes until nothing is left to be written now.
     async fn turn(&mut self) -> Result<(), PublishError> {
         self.judge().await;
+        // Another publisher may have written.
+        self.stored = None;
         self.catch_up().await?;
         if self.is_time_to_tidy() && self.rival.is_none() {
             if let Err(error) = self.tidy().await {
@@ -271,10 +273,9 @@ impl Publisher {
 
     /// Looks at the object store and decides.
     async fn plan(&mut self, served: &Arc<Snapshot>) -> Result<NextWrite, PublishError> {
-        if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
-        {
+        if self.stored.is_none() {
             self.look().await?;
-            self.looked = Some((served.epoch, Instant::now()));
+            self.looked = Some(Instant::now());
         }
         let now_ms = self.clock.now_wall().as_millis();
         let revision = Some(self.details.revision());
@@ -309,7 +310,7 @@ impl Publisher {
 
     /// Whether the head in the object store is to be looked at without another reason.
     fn is_time_to_look(&self) -> bool {
-        self.looked.is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN)
+        self.looked.is_none_or(|at| at.elapsed() >= LOOK_AGAIN)
     }
 
     /// Whether the chain may lack details that are due. Those that replicas wait for are of listings that the journal names.

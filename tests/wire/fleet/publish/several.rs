@@ -12,6 +12,16 @@ async fn grow(origin: &Origin, server: &Server) {
     edit(origin, server, |world| assert!(world.insert_like(world.ids()[3], "Somewhere New").is_some())).await;
 }
 
+/// Waits until the store has everything of this publisher: what follows would be written during the other one's turn.
+async fn is_done(store: &Store, server: &Server) -> Head {
+    wait_until("nothing is on its way", || async {
+        let told = crate::fleet::store::told(server).await;
+        told["details_missing"] == 0 && told["behind_seconds"] == 0 && told["why"].is_null()
+    })
+    .await;
+    store.has(server).await
+}
+
 /// Waits until this publisher has lost against another one.
 async fn has_lost(server: &Server) {
     wait_until("it says that it has lost", || async { server.finding("publish-rival").await.is_some() }).await;
@@ -21,23 +31,23 @@ async fn has_lost(server: &Server) {
 async fn of_two_publishers_the_later_one_wins_until_it_is_silent_or_the_other_one_is_restarted() {
     let (store, hand) = (Store::new(), Hand::new());
     let (origin_one, mut one) = publishing(200, &store.url(), |setup| hand.on(setup)).await;
-    store.has(&one).await;
+    is_done(&store, &one).await;
     let (origin_two, mut two) = publishing(150, &store.url(), |setup| setup).await;
-    store.has(&two).await;
+    is_done(&store, &two).await;
     has_lost(&one).await;
     grow(&origin_one, &one).await;
     grow(&origin_two, &two).await;
-    let head = store.has(&two).await;
+    let head = is_done(&store, &two).await;
     leads_to(&store, &head, &two).await;
     assert_eq!(two.finding("publish-rival").await, None);
 
     one.restart().await;
-    let later = store.has(&one).await;
+    let later = is_done(&store, &one).await;
     assert!(later.sequence() > head.sequence());
     leads_to(&store, &later, &one).await;
     has_lost(&two).await;
     two.restart().await;
-    store.has(&two).await;
+    is_done(&store, &two).await;
     has_lost(&one).await;
 
     two.down().await;

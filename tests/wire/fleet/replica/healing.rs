@@ -130,15 +130,18 @@ async fn a_head_that_is_a_mixture_of_two_is_refused_by_replicas_and_replaced_by_
 #[tokio::test]
 async fn an_old_head_that_is_restored_is_refused_by_replicas_and_replaced_by_the_publisher() {
     let store = Store::new();
-    let (origin, publisher) = publishing(200, &store.url(), |setup| setup).await;
+    let (origin, publisher) = publishing(200, &store.url(), Setup::alone).await;
     store.has(&publisher).await;
     let old = fs::read(store.root().join("head.json")).unwrap();
     edit(&origin, &publisher, |world: &mut World| assert!(world.touch(world.ids()[5]))).await;
     let newest = store.has(&publisher).await;
     let replica = Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms").start().await;
     follows(&replica, &publisher).await;
+    // It would put its own head in place before the replica looks.
+    publisher.process.signal("STOP");
     fs::write(store.root().join("head.json"), &old).unwrap();
     says(&replica, "which is older than head").await;
+    publisher.process.signal("CONT");
     assert_eq!(replica.snapshot().await, newest.snapshot());
     // The publisher looks at its head within half a minute.
     let later = store.until("a later head", |head| head.sequence() > newest.sequence()).await;
