@@ -17,7 +17,7 @@ mod sync;
 mod target;
 mod terminal;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -135,13 +135,16 @@ impl Sources {
 /// Checks that a configuration file that nobody has named can be read, and that nobody but this user and root can have
 /// written it: it may name a server that gets a token.
 fn expect_own(path: &Path) -> io::Result<()> {
-    let meta = File::open(path)?.metadata()?;
-    let problem = if ![0, geteuid().as_raw()].contains(&meta.uid()) {
+    // Before it is opened: a named pipe would block.
+    let meta = fs::metadata(path)?;
+    let problem = if !meta.is_file() {
+        "it is not a regular file"
+    } else if ![0, geteuid().as_raw()].contains(&meta.uid()) {
         "it belongs to another user"
     } else if meta.mode() & 0o002 != 0 {
         "every user can write to it"
     } else {
-        return Ok(());
+        return File::open(path).map(drop);
     };
     Err(io::Error::other(format!("{problem}; name it with --config if it is meant")))
 }
@@ -158,9 +161,9 @@ enum Command {
     /// Try grandstand: run a sample origin and a mirror of it
     ///
     /// Both listen on loopback only. The data is synthetic, and never changes. The mirror's data goes with the demo, unless
-    /// you name a directory with --set data_dir=DIR. No configuration is read but that of --config. The demo limits no client, and its ttl is 30 s; to try the limit:
-    /// --set rate_limit.requests_per_minute=60. Other ports: --set listen=127.0.0.1:8190 --set
-    /// admin.listen=127.0.0.1:9191.
+    /// you name a directory with --set data_dir=DIR. No configuration is read but that of --config. The demo limits no
+    /// client, and its ttl is 30 s; to try the limit: --set rate_limit.requests_per_minute=60. Other ports: --set
+    /// listen=127.0.0.1:8190 --set admin.listen=127.0.0.1:9191.
     Demo(demo::Demo),
     /// Make one full copy of the origin, then exit
     ///

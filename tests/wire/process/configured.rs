@@ -59,6 +59,11 @@ async fn the_file_is_named_or_found_and_is_told() {
     let (code, said) = run_under(of_environment, &["snapshot", "list"], dir).await;
     assert!(code == 0 && !said.contains("configuration: "), "{said}");
     server.kill();
+
+    std::fs::remove_file(dir.join("grandstand.toml")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(dir.join("grandstand.toml")).status().unwrap().success());
+    let (code, said) = run_under(&[], &["check"], dir).await;
+    assert!(code == 0 && said.contains("grandstand.toml is not read: it is not a regular file; name it"), "{said}");
 }
 
 #[tokio::test]
