@@ -22,7 +22,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// So many different words have the names of a hundred listings.
 const WORDS_OF_A_HUNDRED: u64 = 20;
 
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 15] = [
     "two words",
     "a word",
     "a typing error",
@@ -35,6 +35,9 @@ const KINDS: [&str; 12] = [
     "near, everywhere",
     "a box",
     "a word near",
+    "two words, facets",
+    "all, facets",
+    "no listing has all words",
 ];
 
 /// A word of two to four syllables.
@@ -71,7 +74,10 @@ fn query(kind: usize, dice: &mut Dice, words: u64) -> String {
             format!("near={lat},-{lng}&radius={}", [50, 500, 20_000][kind - 7])
         }
         10 => "bbox=-107,26,-94,37".to_owned(),
-        _ => format!("q={}&near=30.27,-97.74&radius=500", any()),
+        11 => format!("q={}&near=30.27,-97.74&radius=500", any()),
+        12 => format!("q={}+park&facets=1", any()),
+        13 => "bbox=-180,-90,180,90&facets=1".to_owned(),
+        _ => format!("q={}+{}+{}+{}", any(), any(), any(), any()),
     }
 }
 

@@ -182,7 +182,7 @@ impl Admin {
                 json_reply(code, &facts.json())
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
-            "/metrics" => metrics::answer(&self.status, headers),
+            "/metrics" => metrics::answer(&self.status),
             "/history.json" => history::answer(&self.status, query),
             path => self.console.answer(path, headers).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }

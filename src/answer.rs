@@ -36,7 +36,7 @@ use crate::telemetry::access::{Field, InEffect, Line};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
-use admit::{Admission, Admitted, Rules, Target, View};
+use admit::{Admission, Admitted, Incoming, PageTarget, Rules, Target, View};
 use compose::{Answer, Asked, ConstantHeaders};
 use documents::ErrorPages;
 use find::{Finder, Found, failed};
@@ -111,17 +111,18 @@ impl Responder {
     pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>, unread: &Unread) -> Result<Decided, Slow> {
         let InForce { rules, constant_headers } = in_force;
         let (began, mut now) = self.clock.read();
+        let incoming = Incoming::read(view, rules);
         let mut decided = None;
         if let Some(shared) = &rules.shared {
-            if let Some((client, wish)) = admit::shared_wish(view, rules) {
+            if let Some(wish) = incoming.shared_wish() {
                 // Boxed, so that a process that counts for itself has no room for it in each connection.
-                decided = Some(Box::pin(shared.decide(client, wish)).await);
+                decided = Some(Box::pin(shared.decide(incoming.client, wish)).await);
             }
             now = self.clock.now();
         }
-        let admitted = admit::admit_by(view, rules, began, decided);
-        let Admitted { admission, route, client, limit, conditional, trail } = admitted;
-        let is_made = matches!(&admission, Admission::Admitted { target, .. } if !matches!(target, Target::Probe(_)));
+        let Admitted { admission, route, client, limit, conditional, trail } = incoming.admit(began, decided);
+        let is_made = matches!(&admission, Admission::Admitted { target, .. }
+            if !matches!(target, Target::Page(PageTarget::Probe(_))));
         if is_made && !unread.has_room() {
             Box::pin(unread.room()).await?;
             now = self.clock.now();
@@ -133,36 +134,40 @@ impl Responder {
             Asked { coding, conditional, passes, pages, ..Asked::of(view.method, view.headers, limit, now) }
         };
         let plain = || asked(Coding::Identity, now);
-        let no_file = |problem: Problem| constant_headers.problem(asked(Coding::Identity, self.clock.now()), &problem);
         let mut answer = match admission {
             Admission::Preflight(methods) => constant_headers.preflight(plain(), methods),
             Admission::Options(methods) => constant_headers.options(plain(), methods),
             Admission::Refused(problem) => constant_headers.problem(plain(), &problem),
             Admission::Admitted { target, coding } => match target {
-                Target::PassThrough { target } => match &self.proxy {
+                Target::Pass(target) => match &self.proxy {
                     Some(proxy) => {
                         return Ok(Decided::Passes { proxy: proxy.clone(), target: target.into(), info, limit });
                     }
                     None => constant_headers.problem(plain(), &Problem::unknown_path(&target[..])),
                 },
-                Target::Moved(to) => documents::moved(plain(), to),
-                Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe)),
-                Target::Dump(kind, query) => {
-                    let asked = asked(coding, now);
-                    Box::pin(self.dump(constant_headers, asked, (kind, query), client)).await.unwrap_or_else(no_file)
+                Target::Page(PageTarget::Moved(to)) => documents::moved(plain(), to),
+                Target::Page(PageTarget::Probe(probe)) => documents::probe(plain(), self.finder.probed(probe)),
+                Target::Page(PageTarget::Document(wanted)) => {
+                    let found = Box::pin(self.finder.document(wanted, coding, client, unread)).await;
+                    self.compose(
+                        constant_headers,
+                        asked(coding, self.clock.now()),
+                        found.unwrap_or_else(Found::Problem),
+                    )
                 }
-                Target::ChangeRecords { since } => {
-                    let asked = asked(coding, now);
-                    Box::pin(self.change_records(constant_headers, asked, since, client)).await.unwrap_or_else(no_file)
+                Target::File(file) => {
+                    let streamed = self.file(constant_headers, asked(coding, now), file, client);
+                    let failed =
+                        |problem| constant_headers.problem(asked(Coding::Identity, self.clock.now()), &problem);
+                    Box::pin(streamed).await.unwrap_or_else(failed)
                 }
-                target => {
-                    let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }, unread));
-                    if let Some(found) = at_once(&mut finding).await {
-                        self.compose(constant_headers, asked(coding, now), found)
-                    } else {
-                        let found = finding.await;
-                        self.compose(constant_headers, asked(coding, self.clock.now()), found)
-                    }
+                Target::Api(target) => {
+                    let mut finding = pin!(self.finder.find(target, coding, Caller { address: client, trail }));
+                    let (found, now) = match at_once(&mut finding).await {
+                        Some(found) => (found, now),
+                        None => (finding.await, self.clock.now()),
+                    };
+                    self.compose(constant_headers, asked(coding, now), found)
                 }
             },
         };

@@ -2,6 +2,7 @@
 //!
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
+pub mod facets;
 pub mod folding;
 pub mod form;
 pub mod hash;

@@ -51,7 +51,6 @@ use crate::serve::connections::InFlight;
 use crate::serve::gate::Gate;
 use crate::serve::gate::ProxyHeaders;
 use crate::serve::tls::TlsGate;
-use crate::snapshots::Snapshots;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::access::InEffect;
@@ -264,7 +263,6 @@ impl Role {
                     ("mirror", fleet::mirror(mirror.lists, mirror.seed).boxed()),
                     ("sweep", mirror.sweeper.run().boxed()),
                     ("examiner", mirror.examiner.run().boxed()),
-                    ("audit", mirror.auditor.run().boxed()),
                     ("details", mirror.worker.run().boxed()),
                     searches(mirror.data),
                 ]
@@ -303,7 +301,7 @@ fn announce(addresses: &Addresses, status: &Status) {
         tracing::info!(%address, r#use = usage, "serving HTTPS");
     }
     tracing::info!(address = %addresses.admin, "admin listener");
-    if status.usage == Use::Offline && status.current.load().is_none() {
+    if status.usage == Use::Offline && status.current.get().is_none() {
         tracing::warn!("{NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
     }
 }
@@ -376,7 +374,7 @@ fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles
         details: core.data().map(|data| data.details.clone()),
         dumps,
         trusted: fleet::trusted_keys(config)?,
-        most: config.bundle.max_size,
+        most: crate::bundle::MOST_BYTES,
         directory: core.scratch.clone(),
         turn: Arc::default(),
         uploading: Arc::default(),
@@ -391,7 +389,7 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
 /// The state that answers clients, without an access log.
 fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
     let (origin, data) = (core.origin(), core.data());
-    let snapshots = data.map(|data| data.snapshots.clone());
+    let snapshots = data.map(|data| &data.snapshots);
     let finder = Finder {
         current: core.current.clone(),
         cache: core.cache.clone(),
@@ -401,19 +399,14 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         instants: core.instants().cloned(),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
-        journal: match snapshots.clone() {
-            Some(snapshots) => Box::new(move || snapshots.journal()),
-            None => Box::new(Arc::default),
-        },
         pages: ArcSwap::from_pointee(fixed.pages_of(config)),
         rendering: Shares::new(2, 1),
-        earlier: snapshots.as_ref().map(|snapshots| snapshots.earlier().clone()).unwrap_or_default(),
+        earlier: snapshots.map(|snapshots| snapshots.earlier().clone()).unwrap_or_default(),
         searches: data.map(|data| data.searches.clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
-        verdicts: snapshots.as_ref().map(|snapshots| snapshots.verdicts().clone()).unwrap_or_default(),
+        verdicts: snapshots.map(|snapshots| snapshots.verdicts().clone()).unwrap_or_default(),
         clock: core.clock.clone(),
         settings: core.settings.clone(),
-        is_behind: Box::new(move || snapshots.as_ref().is_some_and(Snapshots::is_behind)),
     };
     Responder {
         in_force: ArcSwap::from_pointee(fixed.in_force(config)),

@@ -39,24 +39,14 @@ use part::{PartKind, PartPosition};
 pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
-/// The newest format that is read, which has verdicts on shapes of queries. The lowest format is written that holds what
-/// there is.
+/// The format that is written. Formats 1 to 4, of earlier versions, are read.
 pub(crate) const FORMAT: u16 = 5;
-
-/// The format of a delta that may have the evidence of its base.
-const WITH_KEPT_EVIDENCE: u16 = 4;
-
-/// The format of a bundle with names that older programs do not know.
-const WITH_NEW_NAMES: u16 = 3;
-
-/// The format of a bundle with lessons, if older programs know every name in it.
-const WITH_LESSONS: u16 = 2;
-
-/// The same without lessons.
-const WITHOUT_LESSONS: u16 = 1;
 
 /// No part unpacks to more than this.
 pub(crate) const MAX_PART: usize = 48 << 20;
+
+/// The largest bundle that is fetched or imported, in bytes.
+pub(crate) const MOST_BYTES: u64 = 4 << 30;
 
 /// No summary, taxonomy or detail is longer than this, in bytes.
 pub(crate) const MAX_TEXT: usize = 32 << 20;

@@ -199,7 +199,7 @@ enum Command {
     Refresh(actions::Refresh),
     /// Have a running server forget cached answers
     ///
-    /// The next request for them is answered anew. Snapshots and details stay.
+    /// The next request for them gets a new answer. Snapshots and details stay.
     Purge(actions::Purge),
     /// Print completions for a shell
     Completions(generated::Completions),

@@ -20,6 +20,7 @@ mod reload;
 pub(crate) mod rhythm;
 mod secret;
 mod sources;
+mod tiles;
 mod units;
 mod values;
 

@@ -21,8 +21,8 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | the admin listener and the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`search`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; words and places over an index of it; the object store that feeds other machines |
-//! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
+//! | 5 | [`proxy`], [`pages`], [`dumps`], [`search`], [`fleet`] | the HTTP cache for what the snapshot does not cover; documents and pages for people, rendered from a snapshot; the snapshot as one file; words and places over an index of it; the object store that feeds other machines |
+//! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details; compares answers with the origin's |
 //! | 3 | [`snapshots`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store; the file that crosses an air gap |
 //! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes; cached answers (the only user of moka); exact limits; settings |
@@ -41,7 +41,7 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::promise`), [`answer`] for what is not there yet. The problem carries it (`Problem::after`), and `answer::compose` writes the field |
+//! | Where is `Retry-After` decided? | Whoever refuses knows for how long: [`limit`] and [`shared_limit`] for a client's quota, [`upstream`] for the origin (`budget::state`), [`answer`] for what is not there yet. The problem carries it (`Problem::after`), and `answer::compose` writes the field |
 //! | Where is a page of a list rendered? | `snapshot::index` selects the listings, [`answer`] (`render`) makes a page of them, `api::render` copies their texts into its body |
 //! | What does a refresh write? | The copies' new validators ([`mirror::copies`]). If nothing has changed, the certificate ([`snapshots`], `renew`). Else one transaction (`publish` in [`snapshots`] and [`store`]): new blocks, record, certificate, evidence, journal entry, mark, sizes, and the switch; what is not needed any more goes in a later one. Details have transactions of their own |
 //! | What changes the current snapshot? | Only [`snapshots`]: a publication, an import, a rollback, a release |
@@ -86,11 +86,10 @@
 //! latest change, until there is one instant at which every copy was current.
 //!
 //! A refresh sends at most five conditional requests (`mirror::refresh`). If the answers differ from the newest
-//! snapshot, the changed listings are placed by the rules that explain the origin's order (`mirror::order`); if doubt
-//! remains, every page is read again. Then the conditional requests are sent once more, and the list is published if
+//! snapshot, the changed listings are placed by the rule that explains the origin's order (`mirror::order`), and
+//! the pages that hold them are read; if doubt remains, every page is. Then the conditional requests are sent once more, and the list is published if
 //! they show no further change. A sweep finds what a refresh cannot see ([`mirror::sweep`]). [`mirror::details`]
-//! fetches details independently and publishes nothing. [`audit`] compares answers with the origin's, and tells the
-//! other tasks what to fetch again.
+//! fetches details independently and publishes nothing. [`mirror::examiner`] compares answers with the origin's.
 //!
 //! Every inference - what a filter means, which listings a slug has, that nothing changed - rests on evidence, and
 //! outside of it the origin is asked: [`snapshot::membership`], [`mirror::examiner`]. All of it
@@ -145,7 +144,6 @@ pub mod admin;
 pub mod answer;
 pub mod api;
 pub mod app;
-mod audit;
 pub mod bundle;
 pub mod cache;
 mod cli;

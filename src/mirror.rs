@@ -17,17 +17,17 @@
 //!
 //! # The life of a refresh
 //!
-//! Of a mirror's tasks, only [`task`] publishes; `task::schedule` says what it does next. A first crawl
-//! (`task::reading`) fetches every page and taxonomy, batch by batch. If [`pass`] finds that they are one
+//! Of a mirror's tasks, only [`task`] publishes. `task::schedule` decides its next step and takes in the outcome. A first
+//! crawl (`task::reading`) fetches every page and taxonomy, batch by batch. If [`pass`] finds that they are one
 //! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
 //! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
 //! has time to drop old copies, and refreshes continue.
 //!
 //! A refresh ([`refresh`]) sends at most five conditional requests. If the answers differ from the newest
-//! snapshot, `task::amend` places the changed listings by the rules that explain the origin's order
-//! ([`order`]), and finds deleted listings by bisection. If doubt remains, every page is read again. Whether the
-//! list was amended or read again, the conditional requests are then sent once more, and the list is published if they
-//! show no further change.
+//! snapshot, `task::amend` places the changed listings by the rule that explains the origin's order
+//! ([`order`]), reads the pages that hold them, and finds deleted listings by bisection. If a page disagrees or doubt
+//! remains, every page is read again. Whether the list was amended or read again, the conditional requests are then sent
+//! once more, and the list is published if they show no further change.
 //!
 //! Pages that contradict each other although they do not change (`task::contradicting`) are lived with: what
 //! they lack is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total
@@ -46,13 +46,12 @@
 //! change its summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to
 //! everything.
 //!
-//! [`details`] fetches details independently and publishes nothing. [`crate::audit`] compares answers with the
-//! origin's, regularly or on request, and only tells the other tasks what to fetch again.
+//! [`details`] fetches details independently and publishes nothing.
 //!
 //! Which listings belong to a slug is known only from evidence ([`crate::snapshot::membership`]): `task::terms` asks
 //! for the origin's own lists. What queries mean is asked by examples ([`examiner`]): an answer other than ours, repeated,
-//! disproves the shape of the query. A difference that an audit finds is asked with them. [`crate::snapshot::verdicts`]
-//! says which queries are then forwarded.
+//! disproves the shape of the query. [`crate::snapshot::verdicts`] says which queries are then forwarded. Samples of all
+//! requests are compared, too, regularly and in audits; what differs is fetched again.
 //!
 //! What the API's documentation leaves open is answered by the meaning that the examiner finds for each row of a table
 //! ([`crate::api::odd`], [`crate::snapshot::odd`]). A request is looked up there only if the query parser calls it odd, or
@@ -67,8 +66,7 @@
 //! time of generation. An answer without `Age` may be an old copy of a cache that does not say so: a changed detail is
 //! then asked for once more (`details::fetch`), and once such a cache was seen, the answer confirms less.
 //!
-//! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads
-//! details.
+//! Callers: [`crate::app`] starts it, [`crate::admin`] sends it commands, [`crate::answer`] reads details.
 
 pub mod commands;
 pub mod copies;
@@ -93,7 +91,7 @@ use commands::Commands;
 use copies::Copies;
 use details::Details;
 
-/// What the mirror's tasks and the audit share; cheap to clone.
+/// What the mirror's tasks share; cheap to clone.
 #[derive(Clone)]
 pub struct MirrorContext {
     /// Pages and taxonomies, and the way to the origin.

@@ -12,11 +12,14 @@ mod facts;
 mod front;
 mod layout;
 mod map;
+mod places;
 mod problem;
+mod reference;
 mod room;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod venue;
 
 use std::sync::Arc;
@@ -24,7 +27,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::api::listing::ListingId;
+use crate::api::query::finder::{FinderForm, FinderQuery};
 use crate::api::route::{Document, WantedDocument};
+use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::cache::reply::{Confinement, Kind, Lifetime, Rendered};
 use crate::mirror::details::Details;
 use crate::search::index::Hits;
@@ -35,7 +40,7 @@ use crate::upstream::status::Progress;
 
 use assets::{Asset, Assets};
 use facts::{Namesakes, PageFacts};
-use map::Dots;
+use places::Places;
 use schema::{Described, Shapes};
 
 pub(crate) use venue::DetailShown;
@@ -53,6 +58,9 @@ pub(crate) struct Site {
     pub has_snapshots: bool,
     /// Requests that one client may send to the API in 60 s; 0: no limit.
     pub requests_per_minute: u32,
+    /// The address of a street map's tiles, and their credit.
+    pub tiles: Option<String>,
+    pub tiles_credit: Option<String>,
 }
 
 /// What was made last, and of what; it is made again of something else.
@@ -79,7 +87,7 @@ impl<K: PartialEq, V: Clone> Last<K, V> {
 pub(crate) struct Pages {
     site: Site,
     assets: Assets,
-    dots: Dots,
+    places: Places,
     namesakes: Last<SnapshotId, Arc<Namesakes>>,
     shapes: Shapes,
     /// Whether pages say that the data is invented.
@@ -119,21 +127,44 @@ const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Li
 }
 
 const HTML: Kind = kind("text/html; charset=utf-8", Confinement::Page, Lifetime::Revalidated);
+const MAP: Kind = kind("text/html; charset=utf-8", Confinement::Map, Lifetime::Revalidated);
 const WIDGET: Kind = kind("text/html; charset=utf-8", Confinement::Widget, Lifetime::Revalidated);
 const VIEWER: Kind = kind("text/html; charset=utf-8", Confinement::Viewer, Lifetime::Revalidated);
 const TEXT: Kind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime::OfAnswers);
+const POINTS: Kind = kind("application/json", Confinement::None, Lifetime::Revalidated);
 const JSON: Kind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
 const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime::OfAnswers);
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
-        let (assets, dots, shapes) = (Assets::new(), Dots::default(), Shapes::default());
-        Self { site, assets, dots, namesakes: Last::default(), shapes, is_demo: false }
+        let (assets, places, shapes) = (Assets::new(), Places::default(), Shapes::default());
+        Self { site, assets, places, namesakes: Last::default(), shapes, is_demo: false }
     }
 
     /// Whether pages say that the data is invented.
     pub(crate) fn of_demo(self, is_demo: bool) -> Self {
         Self { is_demo, ..self }
+    }
+
+    /// Whether a query has a name to [`settle`](Self::settle).
+    pub(crate) fn is_open(published: &Snapshot, query: &FinderQuery) -> bool {
+        explore::settle::is_open(published, query)
+    }
+
+    /// Puts slugs and points in the place of names that people wrote. Blocks.
+    pub(crate) fn settle(&self, published: &Snapshot, query: &mut FinderQuery) {
+        explore::settle::settle(self, published, query);
+    }
+
+    /// The cities that their name does not tell apart.
+    fn namesakes(&self, facts: &PageFacts<'_>) -> Arc<Namesakes> {
+        self.namesakes.get_or_make(facts.dataset.id.clone(), || facts.namesakes().into())
+    }
+
+    /// The name of a city, with its state if it needs one.
+    fn name_of_city(&self, facts: &PageFacts<'_>, city: &Term) -> String {
+        let name = || facts.dataset.label(TaxonomyKind::Cities, city).to_owned();
+        self.namesakes(facts).get(city.slug.as_str()).cloned().unwrap_or_else(name)
     }
 
     /// An asset that is compiled in with this coding.
@@ -155,14 +186,18 @@ impl Pages {
         let document = match wanted {
             WantedDocument::Explore(query) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
-                let kind = if query.is_embedded { WIDGET } else { HTML };
-                return made(kind, explore::page(self, &PageFacts::of(published), (query, hits)));
+                let (facts, query) = (PageFacts::of(published), (&**query, hits));
+                return match query.0.form {
+                    FinderForm::Page => made(MAP, explore::page(self, &facts, query)),
+                    FinderForm::Widget => made(WIDGET, explore::widget(self, &facts, query)),
+                    FinderForm::Points(view) => made(POINTS, explore::points(self, &facts, query, view)),
+                };
             }
             WantedDocument::Venue(id) => {
                 let published = published.ok_or(Unrendered::NoSnapshot)?;
                 let summary = published.dataset.summary(*id).ok_or(Unrendered::UnknownVenue(*id))?;
                 let detail = detail.unwrap_or(&DetailShown::Missing);
-                return made(HTML, venue::page(self, published, summary, detail));
+                return made(MAP, venue::page(self, published, summary, detail));
             }
             WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
             WantedDocument::Fixed(document) => document,
@@ -177,14 +212,18 @@ impl Pages {
                 Kind { varies_by_accept: true, lifetime: Lifetime::Revalidated, ..JSON },
                 documents::index(&self.site, facts.as_ref()),
             ),
-            Document::Docs => made(VIEWER, layout::viewer(self)),
-            Document::OpenApi => {
+            Document::Docs | Document::OpenApi => {
                 let of_listings = published.map(|published| self.shapes.of_listings(&published.dataset));
                 let of_details =
                     published.zip(details).map(|(published, all)| self.shapes.of_details(&published.dataset, all));
                 let taxonomies = published.map_or(&[][..], |published| &published.dataset.content.taxonomies);
                 let described = Described::of(of_listings.as_deref(), of_details.as_deref(), taxonomies);
-                made(JSON, documents::openapi(&self.site, facts.as_ref(), &described))
+                let text = documents::openapi(&self.site, facts.as_ref(), &described);
+                if *document == Document::OpenApi {
+                    made(JSON, text)
+                } else {
+                    made(VIEWER, reference::page(self, &text))
+                }
             }
             Document::ListingSchema => {
                 let seen = self.shapes.of_listings(&published.ok_or(Unrendered::NoSnapshot)?.dataset);
@@ -195,7 +234,7 @@ impl Pages {
                 let seen = self.shapes.of_details(&published.dataset, details);
                 made(SCHEMA, schema::document(&seen, "Detail", &self.site.public_url, document.path()))
             }
-            Document::Explore | Document::Embed => Err(Unrendered::NoSnapshot),
+            Document::Explore | Document::Points | Document::Embed => Err(Unrendered::NoSnapshot),
             Document::Llms => {
                 let facts = facts.ok_or(Unrendered::NoSnapshot)?;
                 made(TEXT, documents::llms(&self.site, &facts, &self.shapes.of_listings(facts.dataset)))

@@ -5,7 +5,7 @@
 //! endpoints and to other paths take the same steps: [`ladder`] decides what to do about a request, [`together`] shares
 //! one fetch among all clients that wait, [`fetch`] asks the origin. After that they differ: [`judged`] reads the
 //! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`wanted`] fetches what
-//! clients were refused. [`fetch`] also forwards methods that no cache answers.
+//! no client waits for. [`fetch`] also forwards methods that no cache answers.
 //!
 //! The two differ in this:
 //!
@@ -38,14 +38,12 @@
 //! lets others share their requests (`question`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
-//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the most
-//! wanted goes first; of the misses, the one of the household that was served longest ago. A cache miss waits only if
-//! its slot comes within `origin.wait`, judging by its place and by the slots that become free
-//! ([`crate::upstream::budget`]); otherwise it is refused at once and told when its turn comes. *Overload* means that
-//! in the last minute more than two cache misses per slot were refused. Then slots are given out evenly over time, not
-//! all at once. A resource that was refused to several households is then fetched, although no client waits for it
-//! ([`wanted`]). A new cache miss may then wait only if it has the next turn, that is, if every waiting household was
-//! served more recently than its own.
+//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the one goes
+//! first that most households ask for; of the misses, the one of the household that was served longest ago. A cache miss
+//! waits only if its slot comes within `origin.wait`, judging by those before it and by the slots that become free
+//! ([`crate::upstream::budget`]); otherwise it is refused at once and told when that would be. *Overload* means that in the
+//! last minute more than two cache misses per slot were refused. Then slots are given out evenly over time, not all at
+//! once, and a resource that was refused to several households is fetched although no client waits for it ([`wanted`]).
 //!
 //! Callers: [`crate::answer`], [`crate::serve`]; [`crate::app`] builds it.
 
@@ -84,7 +82,7 @@ use crate::upstream::wire::Listener;
 use fetch::Fetch;
 use ladder::{Facts, Step};
 use question::{Endpoint, Flight, Landing, PassError, Passed, Question, names, selectable, wants_part};
-use wanted::{Demands, Votes};
+use wanted::WantedFlights;
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
@@ -112,8 +110,7 @@ struct ProxyState {
     config: ProxyConfig,
     flights: SingleFlight<Flight, Landing>,
     failures: Failures,
-    demands: Demands,
-    votes: Votes,
+    wanted: WantedFlights,
     forced: Recent<Monotonic>,
     private: Recent<Monotonic>,
     /// The same for requests with credentials only.
@@ -151,8 +148,7 @@ impl Proxy {
             config: ProxyConfig { max_body, ..config },
             flights: SingleFlight::default(),
             failures: Failures::default(),
-            demands: Demands::default(),
-            votes: Votes::default(),
+            wanted: WantedFlights::default(),
             forced: Recent::new(MOST_MARKED),
             private: Recent::new(MOST_MARKED),
             personal: Recent::new(MOST_MARKED),

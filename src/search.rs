@@ -6,7 +6,9 @@
 
 pub mod index;
 mod order;
-mod places;
+pub(crate) mod places;
+mod plan;
+mod ranks;
 mod states;
 mod words;
 
@@ -19,7 +21,6 @@ use tokio::sync::Semaphore;
 use crate::api::query::search::SearchQuery;
 use crate::config::Settings;
 use crate::limit::shares::Shares;
-use crate::semantics::client_address::household;
 use crate::snapshot::dataset::{Dataset, Unselected};
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::tasks::{Aborted, blocking};
@@ -132,14 +133,15 @@ impl Searches {
         let indexed = self.0.indexed.load_full().ok_or(NotSearched::Unready)?;
         let is_current = indexed.published.dataset.id == current.dataset.id;
         let published = if is_current { current } else { indexed.published.clone() };
-        if let Some(found) = short(&indexed.index, &published.dataset, query) {
+        let query = indexed.index.settled(&published.dataset, query)?;
+        if let Some(found) = short(&indexed.index, &published.dataset, &query) {
             return Ok((found?, published));
         }
-        let household = household(client, self.0.settings.load().rate_limit.ipv6_prefix);
+        let household = self.0.settings.household(client);
         let turn = self.0.long.try_take(Some(household), 1).ok_or(NotSearched::Busy)?;
         // Never closed.
         let running = self.0.running.clone().acquire_owned().await;
-        let (query, searched) = (query.clone(), published.clone());
+        let (query, searched) = (query.into_owned(), published.clone());
         let search = move || {
             // They end with the work: a client that leaves must not begin more of it.
             let _until_done = (turn, running);

@@ -14,13 +14,16 @@
 //! | question | file |
 //! |---|---|
 //! | what is restored at the start, and how is a kept snapshot found | `restore` |
-//! | what is kept, and until when; pins, the rollback, repairs | `keeping` |
+//! | what is kept, and until when; pins, exports, repairs | `keeping` |
 //! | what does a switch add to the journal | `changes` |
 //! | what does a copy elsewhere lack | `places` |
 //! | which earlier snapshots are in memory | [`earlier`] |
 //! | how is a bundle, or a link of a chain, written | [`export`] |
 //! | how does a bundle become the newest snapshot | [`import`] |
 //! | where does a replica stand, and how does it take the bundles of a head | [`follow`] |
+//!
+//! There is one writer at a time, and one [`View`] for all readers: a writer makes the next view from the present one,
+//! stores it, and then shows it as a whole.
 //!
 //! [`crate::mirror`] decides what may be published. All calls but the look-ups block. Callers: [`crate::mirror`]
 //! publishes, [`crate::admin`] rolls back, pins and imports, [`crate::answer`] looks kept snapshots up.
@@ -36,15 +39,15 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
+use arc_swap::Guard;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::api::hash::Digest;
+use crate::bundle::BundleError;
 use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
 use crate::semantics::freshness;
@@ -53,6 +56,7 @@ use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::journal::Journal;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
+pub use crate::snapshot::pointer::{KeptSnapshot, View};
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshot::verdicts::Verdicts;
 use crate::store::{States, Store, StoreError, WrittenAlong};
@@ -64,7 +68,6 @@ pub(crate) use import::{ORIGIN, SIZES};
 
 use changes::Feed;
 use earlier::EarlierSnapshots;
-use keeping::Notes;
 
 /// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
@@ -77,24 +80,6 @@ pub struct Policy {
     pub origins: Vec<String>,
 }
 
-/// One kept snapshot, as shown in lists.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a mark of its own")]
-pub struct KeptSnapshot {
-    pub id: SnapshotId,
-    /// Its sequence number: two snapshots of a store may have the same id, but not the same number.
-    pub seq: u64,
-    /// Number of listings.
-    pub listings: u64,
-    pub meta: SnapshotMeta,
-    pub pinned: bool,
-    /// Whether it is the base of one of the last exports.
-    pub exported: bool,
-    /// Whether it is the current snapshot.
-    pub served: bool,
-    pub newest: bool,
-}
-
 /// The kept snapshots of a store; cheap to clone.
 #[derive(Clone)]
 pub struct Snapshots(Arc<SnapshotsState>);
@@ -105,24 +90,22 @@ struct SnapshotsState {
     newest: SnapshotPointer,
     clock: Clock,
     policy: Policy,
-    /// The one lock for switches.
-    notes: Mutex<Notes>,
-    /// Held for a short time while a durable switch becomes visible, so that administrators see the state before or
-    /// after it.
-    showing: RwLock<()>,
-    journal: ArcSwap<Journal>,
-    kept: ArcSwap<Vec<KeptSnapshot>>,
+    /// The one lock of writers, who wait for the disk under it. Always taken before `held`.
+    writer: Mutex<()>,
+    /// Nobody waits for the disk under this lock: an export may end in a thread that must not block.
+    held: Mutex<Held>,
     earlier: EarlierSnapshots,
     /// What requests mean at the origin.
     verdicts: Verdicts,
-    /// Whether a rollback is in effect. A field of its own, so that readers need not wait for the lock of a switch.
-    is_rolled_back: AtomicBool,
-    /// The snapshots that are being exported: they are kept meanwhile.
-    exporting: Mutex<Vec<u64>>,
-    /// The snapshot that the next delta of a chain builds on, and the digest of the last bundle: both are kept.
-    chained: Mutex<Option<(SnapshotId, Digest)>>,
-    /// By sequence number, what [`Snapshots::bytes_of`] found: a snapshot never changes.
-    sizes: Mutex<HashMap<u64, u64>>,
+}
+
+/// What is kept for others, until they have it.
+#[derive(Clone, Default)]
+struct Held {
+    /// The snapshots that are being exported.
+    exporting: Vec<u64>,
+    /// The snapshot that the next delta of a chain builds on, and the digest of the last bundle.
+    chained: Option<(SnapshotId, Digest)>,
 }
 
 /// A rollback.
@@ -148,72 +131,37 @@ impl RolledBack {
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotsError {
     /// No such snapshot is kept.
-    #[error(
-        "no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones{}",
-        current_text(current.as_deref()),
-        if SnapshotId::parse(id).is_some() { "" } else { "; the complete id is needed here" }
-    )]
-    Unknown {
-        /// The requested id.
-        id: String,
-        /// The current snapshot.
-        current: Option<String>,
-    },
-    /// Several are kept.
-    #[error("{0} matches several kept snapshots; `grandstand snapshot list` shows them")]
-    Ambiguous(String),
+    #[error("{0}")]
+    Unknown(String),
     /// No rollback is in effect.
     #[error("no rollback is in effect; the newest snapshot is already current")]
     NotRolledBack,
     /// The newest snapshot has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
     Moved,
-    /// The import is older than the data from the origin.
-    #[error(
-        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but the mirror already has {newest}, \
-         confirmed at {newest_confirmed}; to go back to a kept snapshot, use `grandstand snapshot rollback`"
-    )]
-    Backwards {
-        /// The bundle's snapshot.
-        bundle: String,
-        bundle_confirmed: String,
-        /// The mirror's newest snapshot.
-        newest: String,
-        newest_confirmed: String,
+    /// A bundle is invalid, its base is not kept, or it does not fit the data before it.
+    #[error("{why}")]
+    Bundle {
+        /// Its place among several, from 0.
+        at: usize,
+        why: BundleError,
     },
-    /// The import is older than an earlier import.
+    /// A bundle is not signed, or its signature was not verified. With the data directory.
     #[error(
-        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but newer data, confirmed at {highest}, was \
-         imported before; to import it anyway, use `grandstand bundle import --allow-older`"
+        "only signed bundles are imported into {}, because its server or an earlier import had bundle.trusted_keys: name that \
+         server's configuration with --config. To take unsigned ones again, start the server once without keys",
+        .0.display()
     )]
-    Older {
-        /// The bundle's snapshot.
-        bundle: String,
-        bundle_confirmed: String,
-        /// The latest confirmed instant of all imports.
-        highest: String,
-    },
-    /// The import comes from another origin.
-    #[error(
-        "the bundle's data comes from {theirs}, but this mirror's data from {ours}. If both are the same origin, add {theirs} \
-         to origin.aliases. If not, use another data directory"
-    )]
-    Foreign {
-        /// The bundle's origin.
-        theirs: String,
-        /// The mirror's.
-        ours: String,
-    },
+    Unsigned(PathBuf),
+    /// The command does not fit the data; with the reason, and what to do.
+    #[error("{0}")]
+    Refused(String),
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
     /// A kept snapshot cannot be served.
     #[error("the snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
-}
-
-fn current_text(current: Option<&str>) -> String {
-    current.map_or_else(String::new, |current| format!(" (current: {current})"))
 }
 
 /// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was
@@ -225,7 +173,21 @@ fn believable(meta: &SnapshotMeta, now: WallTime, ttl: Duration) -> i64 {
     known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
 }
 
+/// A change in the making, of the only writer: the next view, and what is written before it shows.
+struct Change<'a, 'w> {
+    view: View,
+    along: WrittenAlong<'w>,
+    _alone: MutexGuard<'a, ()>,
+}
+
 impl Snapshots {
+    /// Without data before [`Snapshots::restore`]. `current`: what clients get.
+    pub fn new(store: Arc<Store>, current: SnapshotPointer, policy: Policy, clock: Clock) -> Self {
+        let newest = current.to_newest();
+        let (writer, held, earlier, verdicts) = Default::default();
+        Self(Arc::new(SnapshotsState { store, current, newest, clock, policy, writer, held, earlier, verdicts }))
+    }
+
     /// The current snapshot.
     pub fn current(&self) -> &SnapshotPointer {
         &self.0.current
@@ -236,6 +198,11 @@ impl Snapshots {
         &self.0.newest
     }
 
+    /// The present view.
+    pub fn view(&self) -> Guard<Arc<View>> {
+        self.0.current.view()
+    }
+
     /// The store that all snapshots are in.
     pub fn store(&self) -> &Arc<Store> {
         &self.0.store
@@ -244,23 +211,6 @@ impl Snapshots {
     /// Which snapshots stay.
     pub fn policy(&self) -> &Policy {
         &self.0.policy
-    }
-
-    /// Every kept snapshot, the newest first.
-    pub fn kept(&self) -> Arc<Vec<KeptSnapshot>> {
-        let _whole = self.0.showing.read();
-        self.0.kept.load_full()
-    }
-
-    /// The size of a kept snapshot in the store, in bytes, with what it shares with other snapshots, and without details.
-    /// Reads all of it once.
-    pub fn bytes_of(&self, kept: &KeptSnapshot) -> Result<u64, StoreError> {
-        if let Some(bytes) = self.0.sizes.lock().get(&kept.seq) {
-            return Ok(*bytes);
-        }
-        let bytes = self.0.store.bytes_of(kept.seq)?;
-        self.0.sizes.lock().insert(kept.seq, bytes);
-        Ok(bytes)
     }
 
     /// Earlier snapshots in memory, for clients that name one.
@@ -275,7 +225,30 @@ impl Snapshots {
 
     /// The journal of changes.
     pub fn journal(&self) -> Arc<Journal> {
-        self.0.journal.load_full()
+        self.view().journal.clone()
+    }
+
+    /// The rollback, if there is one.
+    pub fn rolled_back(&self) -> Option<RolledBack> {
+        let view = self.view();
+        let served = view.current.as_ref().filter(|_| view.rolled_back.is_some())?.dataset.id.clone();
+        Some(RolledBack { served, newest: view.newest.as_ref().map(|newest| newest.dataset.id.clone()) })
+    }
+
+    /// Begins a change; other writers wait until it is shown or dropped.
+    fn change<'w>(&self) -> Change<'_, 'w> {
+        let alone = self.0.writer.lock();
+        Change { view: View::clone(&self.view()), along: WrittenAlong::default(), _alone: alone }
+    }
+
+    /// Shows a change that is durable. A snapshot that was current until now stays in memory for clients that page through
+    /// it.
+    fn show(&self, change: Change<'_, '_>) {
+        let (was, next) = (self.0.current.get(), &change.view.current);
+        if let Some((was, next)) = was.zip(next.as_ref()).filter(|(was, next)| was.dataset.id != next.dataset.id) {
+            self.0.earlier.replaced(was, next.dataset.id.as_str());
+        }
+        self.0.current.show(change.view);
     }
 
     /// Publishes a data set as the newest snapshot, together with `states`. `seen` is the epoch (the number of the
@@ -288,206 +261,148 @@ impl Snapshots {
         meta: SnapshotMeta,
         states: States,
     ) -> Result<u64, SnapshotsError> {
-        let mut notes = self.0.notes.lock();
-        self.unless_moved(seen)?;
-        let along = WrittenAlong { states, ..WrittenAlong::default() };
-        self.put(&mut notes, dataset, meta, along, Feed::Own, &|| {})
+        let mut change = self.change();
+        unless_moved(&change.view, seen)?;
+        change.along.states = states;
+        self.put(change, dataset, meta, Feed::Own, &|| {})
     }
 
     /// Stores a data set as the newest snapshot, with further writes, and makes it current unless a rollback is in
     /// effect. `feed` says what goes into the journal. `committed` is called when it is durable but not yet visible.
     fn put(
         &self,
-        notes: &mut Notes,
+        mut change: Change<'_, '_>,
         dataset: &Arc<Dataset>,
         meta: SnapshotMeta,
-        mut along: WrittenAlong<'_>,
         feed: Feed,
         committed: &dyn Fn(),
     ) -> Result<u64, SnapshotsError> {
-        let mut next = notes.clone();
-        if notes.rolled_back.is_some() && self.0.current.load().is_none() {
+        let Change { view, along, .. } = &mut change;
+        if view.rolled_back.is_some() && view.current.is_none() {
             tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is current again");
-            next.rolled_back = None;
-            next.write_rollback(&mut along.states)?;
+            view.rolled_back = None;
+            keeping::write_rollback(view, &mut along.states)?;
         }
-        along.activate = next.rolled_back.is_none();
-        self.keep_evidence(dataset, &mut along.states);
-        let change = if along.activate { self.fed(feed, dataset, &mut along.states)? } else { None };
-        let record = self.0.store.keep(&dataset.content, &meta, &along)?;
-        committed();
-        let served = if along.activate { Some(record.seq) } else { self.served() };
-        let kept = self.list_or_say(&next, served);
-        let shown = self.shown(meta);
-        let _whole = self.0.showing.write();
-        self.take(notes, next);
-        self.set_kept(kept);
-        let epoch = self.0.newest.swap(dataset.clone(), shown.clone(), record.seq);
+        along.activate = view.rolled_back.is_none();
+        keeping::keep_evidence(view, dataset, &mut along.states);
         if along.activate {
-            self.serve(dataset, shown, record.seq, change);
+            self.feed(view, feed, dataset, &mut along.states)?;
         }
+        let record = self.0.store.keep(&dataset.content, &meta, along)?;
+        committed();
+        view.kept.retain(|kept| kept.seq != record.seq);
+        view.kept.insert(0, Arc::new(keeping::kept(record, meta.clone())));
+        let shown = view.snapshot(dataset.clone(), self.believed(meta), view.kept[0].seq);
+        if along.activate {
+            view.current = Some(shown.clone());
+        }
+        let epoch = shown.epoch;
+        view.newest = Some(shown);
+        self.show(change);
         Ok(epoch)
     }
 
-    /// Takes over the notes that were written.
-    fn take(&self, notes: &mut Notes, written: Notes) {
-        *notes = written;
-        self.0.is_rolled_back.store(notes.rolled_back.is_some(), Ordering::Release);
-    }
-
     /// The same, with a possible instant of confirmation if the stored one is in the future.
-    fn shown(&self, meta: SnapshotMeta) -> SnapshotMeta {
-        let confirmed = WallTime::from_millis(meta.confirmed_ms);
-        if freshness::is_from_the_future(confirmed, self.0.clock.now_wall()) { self.believed(meta) } else { meta }
-    }
-
     fn believed(&self, mut meta: SnapshotMeta) -> SnapshotMeta {
-        let (now, stamp) = (self.0.clock.now_wall(), meta.confirmed_ms);
-        meta.claimed_ms = freshness::is_from_the_future(WallTime::from_millis(stamp), now).then_some(stamp);
-        meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
-        meta
-    }
-
-    /// Makes a durable snapshot current; the one before stays in memory for clients that page through it.
-    fn serve(&self, dataset: &Arc<Dataset>, meta: SnapshotMeta, seq: u64, change: Option<Journal>) {
-        if let Some(was) = self.0.current.get() {
-            self.0.earlier.replaced(was, dataset.id.as_str());
+        let now = self.0.clock.now_wall();
+        if freshness::is_from_the_future(WallTime::from_millis(meta.confirmed_ms), now) {
+            meta.claimed_ms = Some(meta.confirmed_ms);
+            meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
         }
-        self.note(change);
-        self.0.current.swap(dataset.clone(), meta, seq);
-    }
-
-    fn served(&self) -> Option<u64> {
-        self.0.current.load().as_ref().map(|current| current.seq)
+        meta
     }
 
     /// Renews the newest snapshot: another certificate, or a later confirmation.
     pub fn renew(&self, seen: u64, meta: SnapshotMeta) -> Result<u64, SnapshotsError> {
-        let mut notes = self.0.notes.lock();
-        self.unless_moved(seen)?;
-        let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
+        let change = self.change();
+        let newest = unless_moved(&change.view, seen)?.ok_or(SnapshotsError::Moved)?;
         match self.0.store.update_meta(newest.seq, &meta, &States::default()) {
             // The snapshot was lost with a damaged part of the file.
-            Err(StoreError::NoSuchSnapshot(_)) => {
-                self.put(&mut notes, &newest.dataset, meta, WrittenAlong::default(), Feed::Own, &|| {})
-            }
-            updated => updated.map(|()| self.show(&newest.dataset, &meta, newest.seq)).map_err(SnapshotsError::from),
+            Err(StoreError::NoSuchSnapshot(_)) => self.put(change, &newest.dataset, meta, Feed::Own, &|| {}),
+            updated => Ok(updated.map(|()| self.show_renewed(change, &newest, newest.dataset.clone(), meta))?),
         }
     }
 
     /// Replaces the newest snapshot by the same data, indexed with more evidence, and stores the evidence. If it cannot
     /// be stored, the new index is in use nevertheless.
     pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, SnapshotsError> {
-        let _switching = self.0.notes.lock();
-        self.unless_moved(seen)?;
-        let Some(newest) = self.0.newest.get() else { return Err(SnapshotsError::Moved) };
-        let epoch = self.show(dataset, &newest.meta, newest.seq);
-        let mut states = States::default();
-        let stored = states.put_evidence(None, evidence).and_then(|()| self.0.store.put_states(&states));
+        let mut change = self.change();
+        let newest = unless_moved(&change.view, seen)?.ok_or(SnapshotsError::Moved)?;
+        let states = &mut change.along.states;
+        let stored = states.put_evidence(None, evidence).and_then(|()| self.0.store.put_states(states));
         if let Err(error) = stored {
             tracing::warn!(%error, "the lists of ambiguous terms could not be stored");
         }
-        Ok(epoch)
+        Ok(self.show_renewed(change, &newest, dataset.clone(), newest.meta.clone()))
     }
 
-    /// Replaces the newest snapshot in memory, and the current one if it has the same data.
-    fn show(&self, dataset: &Arc<Dataset>, meta: &SnapshotMeta, seq: u64) -> u64 {
-        let _whole = self.0.showing.write();
-        let epoch = self.0.newest.swap(dataset.clone(), meta.clone(), seq);
-        let served =
-            self.0.current.load().as_ref().map(|current| (current.dataset.id == dataset.id).then_some(current.seq));
-        match served {
-            None => drop(self.0.current.swap(dataset.clone(), meta.clone(), seq)),
-            Some(Some(served)) => drop(self.0.current.swap(dataset.clone(), meta.clone(), served)),
-            Some(None) => {}
+    /// Shows the newest snapshot with the same data, indexed anew perhaps, and other metadata; as the current one, too, if
+    /// that has the same data.
+    fn show_renewed(
+        &self,
+        mut change: Change<'_, '_>,
+        newest: &Snapshot,
+        dataset: Arc<Dataset>,
+        meta: SnapshotMeta,
+    ) -> u64 {
+        let view = &mut change.view;
+        if let Some(own) = view.kept.iter_mut().find(|own| own.seq == newest.seq) {
+            *own = Arc::new(KeptSnapshot { meta: meta.clone(), ..KeptSnapshot::clone(own) });
         }
-        let mut kept = Vec::clone(&self.0.kept.load());
-        if let Some(own) = kept.iter_mut().find(|own| own.seq == seq) {
-            own.meta = meta.clone();
+        let shown = view.snapshot(dataset.clone(), meta.clone(), newest.seq);
+        let epoch = shown.epoch;
+        let current = view.current.as_ref().map(|current| (current.dataset.id == dataset.id, current.seq));
+        match current {
+            // The same data was stored twice.
+            Some((true, seq)) if seq != newest.seq => view.current = Some(view.snapshot(dataset, meta, seq)),
+            Some((false, _)) => {}
+            _ => view.current = Some(shown.clone()),
         }
-        self.0.kept.store(Arc::new(kept));
+        view.newest = Some(shown);
+        self.show(change);
         epoch
-    }
-
-    fn unless_moved(&self, seen: u64) -> Result<(), SnapshotsError> {
-        if self.0.newest.epoch() == seen { Ok(()) } else { Err(SnapshotsError::Moved) }
     }
 
     /// Makes a kept snapshot current until [`Snapshots::release`].
     pub fn rollback(&self, id: &str) -> Result<RolledBack, SnapshotsError> {
         // Loaded before the lock, so that publication continues meanwhile.
         let target = self.load(id)?;
-        let mut notes = self.0.notes.lock();
+        let mut change = self.change();
         // It may have been confirmed or indexed again meanwhile.
-        let now = [&self.0.current, &self.0.newest].into_iter().filter_map(SnapshotPointer::get);
-        let target = now.into_iter().find(|now| now.seq == target.seq).unwrap_or(target);
-        let next = Notes { rolled_back: Some(target.seq), ..notes.clone() };
-        self.activate(&mut notes, next, &target)?;
-        let newest = self.0.newest.load().as_ref().map(|newest| newest.dataset.id.clone());
+        let target = change.view.shown(|shown| shown.seq == target.seq).cloned().unwrap_or(target);
+        change.view.rolled_back = Some(target.seq);
+        let newest = change.view.newest.as_ref().map(|newest| newest.dataset.id.clone());
+        self.activate(change, &target)?;
         tracing::warn!(served = %target.dataset.id, newest = newest.as_ref().map(tracing::field::display), "rolled back");
         Ok(RolledBack { served: target.dataset.id.clone(), newest })
     }
 
     /// Makes the newest snapshot current again.
     pub fn release(&self) -> Result<SnapshotId, SnapshotsError> {
-        let mut notes = self.0.notes.lock();
-        let newest =
-            self.0.newest.get().filter(|_| notes.rolled_back.is_some()).ok_or(SnapshotsError::NotRolledBack)?;
-        let next = Notes { rolled_back: None, ..notes.clone() };
-        self.activate(&mut notes, next, &newest)?;
+        let mut change = self.change();
+        let is_rolled_back = change.view.rolled_back.take().is_some();
+        let newest = change.view.newest.clone().filter(|_| is_rolled_back).ok_or(SnapshotsError::NotRolledBack)?;
+        self.activate(change, &newest)?;
         tracing::warn!(served = %newest.dataset.id, "rollback ended");
         Ok(newest.dataset.id.clone())
     }
 
-    fn activate(&self, notes: &mut Notes, next: Notes, target: &Snapshot) -> Result<(), SnapshotsError> {
-        let mut states = States::default();
-        next.write_rollback(&mut states)?;
-        let change = self.fed(Feed::Own, &target.dataset, &mut states)?;
-        self.0.store.activate(target.seq, &states).map_err(|error| match error {
+    fn activate(&self, mut change: Change<'_, '_>, target: &Snapshot) -> Result<(), SnapshotsError> {
+        let Change { view, along: WrittenAlong { states, .. }, .. } = &mut change;
+        keeping::write_rollback(view, states)?;
+        self.feed(view, Feed::Own, &target.dataset, states)?;
+        self.0.store.activate(target.seq, states).map_err(|error| match error {
             StoreError::NoSuchSnapshot(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),
         })?;
-        let kept = self.list_or_say(&next, Some(target.seq));
-        let _whole = self.0.showing.write();
-        self.take(notes, next);
-        self.set_kept(kept);
-        self.serve(&target.dataset, target.meta.clone(), target.seq, change);
+        view.current = Some(view.snapshot(target.dataset.clone(), target.meta.clone(), target.seq));
+        self.show(change);
         Ok(())
     }
+}
 
-    /// The kept snapshots, after a successful write; `None` if they cannot be listed.
-    fn list_or_say(&self, notes: &Notes, served: Option<u64>) -> Option<Vec<KeptSnapshot>> {
-        let listed = self.list(notes, served);
-        listed.inspect_err(|error| tracing::error!(%error, "the kept snapshots cannot be listed")).ok()
-    }
-
-    /// Publishes the list of kept snapshots, if it could be read.
-    fn set_kept(&self, kept: Option<Vec<KeptSnapshot>>) {
-        let Some(kept) = kept else { return };
-        self.0.sizes.lock().retain(|seq, _| kept.iter().any(|kept| kept.seq == *seq));
-        self.0.kept.store(Arc::new(kept));
-    }
-
-    /// Reads which snapshots are kept.
-    fn list(&self, notes: &Notes, served: Option<u64>) -> Result<Vec<KeptSnapshot>, StoreError> {
-        let mut newest = true;
-        let snapshots = match self.0.store.snapshots() {
-            Err(error @ StoreError::Damaged(_)) => {
-                tracing::error!(%error, "some kept snapshots cannot be listed");
-                self.0.store.snapshots_left()?
-            }
-            snapshots => snapshots?,
-        };
-        let snapshots = snapshots.into_iter().rev().map(|(record, meta)| KeptSnapshot {
-            pinned: notes.pins.contains(record.id.as_str()),
-            exported: notes.exports.iter().any(|id| id == record.id.as_str()),
-            served: served == Some(record.seq),
-            newest: std::mem::take(&mut newest),
-            id: record.id,
-            seq: record.seq,
-            listings: record.listings,
-            meta,
-        });
-        Ok(snapshots.collect())
-    }
+/// The newest snapshot. Fails if it has changed since `seen`.
+fn unless_moved(view: &View, seen: u64) -> Result<Option<Arc<Snapshot>>, SnapshotsError> {
+    let newest = view.newest.clone();
+    if newest.as_ref().map_or(0, |newest| newest.epoch) == seen { Ok(newest) } else { Err(SnapshotsError::Moved) }
 }

@@ -69,7 +69,7 @@ pub(crate) use data_dir::Holder;
 use database::FORMAT;
 pub use details::{DetailMeta, DetailRecord, DetailState};
 pub(crate) use details::{DetailStream, ExportedDetail};
-pub use error::{OpenError, StoreError};
+pub use error::StoreError;
 pub(crate) use error::{catches_panics, is_full, process};
 pub(crate) use files::nameless;
 #[cfg(test)]
@@ -86,20 +86,23 @@ use handle::Handle;
 /// The largest body of a copy or a detail, and the largest summary or taxonomy, in bytes.
 pub(crate) const MAX_BODY: usize = 32 << 20;
 
+/// What is known from one publication to the next.
+#[derive(Debug, Default)]
+struct Publishing {
+    /// The summary blocks of the last published snapshot.
+    signatures: publish::Signatures,
+    /// The used part of the file at the last look.
+    measured: Option<garbage::Measured>,
+}
+
 /// The open store. Shared between threads; all methods block.
 #[derive(Debug)]
 pub struct Store {
     handle: Handle,
     /// Held while snapshots are published or collected, so that no block is dropped that a publication needs.
-    publishing: Mutex<()>,
-    /// The summary blocks of the last published snapshot.
-    signatures: Mutex<Arc<publish::Signatures>>,
-    /// How often snapshots were dropped.
-    collections: AtomicU64,
+    publishing: Mutex<Publishing>,
     /// The number of the epoch that begins when a place is next given: see [`places`].
     epoch: AtomicU64,
-    /// The used part of the file at the last look.
-    measured: Mutex<Option<garbage::Measured>>,
     /// Keeps the data directory locked for as long as the store is open.
     lock: Arc<data_dir::Lock>,
 }
@@ -107,22 +110,20 @@ pub struct Store {
 impl Store {
     /// Opens the store of a data directory, creating it on first use. A file of an unknown format is not touched. A
     /// file that can be read but not written is opened read-only, and writes fail until the disk is writable.
-    pub fn open(dir: &DataDir) -> Result<Self, OpenError> {
+    pub fn open(dir: &DataDir) -> Result<Self, StoreError> {
         Self::open_with(dir, Box::new(database::open))
     }
 
-    fn open_with(dir: &DataDir, opener: handle::Opener) -> Result<Self, OpenError> {
+    fn open_with(dir: &DataDir, opener: handle::Opener) -> Result<Self, StoreError> {
         let path = dir.store_file();
         database::prepare(&path)?;
         let handle = Handle::open(path, opener)?;
-        let found = handle.read(database::format_of).map_err(|error| OpenError::of_store(error, handle.path()))?;
-        database::check_format(found)?;
+        database::check_format(handle.read(database::format_of)?)?;
         Ok(Self::new(handle, dir.lock()))
     }
 
     fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {
-        let (publishing, signatures, collections, measured) = Default::default();
-        Self { handle, publishing, signatures, collections, epoch: AtomicU64::new(rand::random()), measured, lock }
+        Self { handle, publishing: Mutex::default(), epoch: AtomicU64::new(rand::random()), lock }
     }
 
     /// The file that holds the store.
@@ -177,6 +178,6 @@ impl Store {
     /// The file's length in bytes, for `/status`.
     pub fn file_len(&self) -> Result<u64, StoreError> {
         let path = self.path();
-        std::fs::metadata(path).map(|meta| meta.len()).map_err(|error| StoreError::of_io(error, path, 0))
+        std::fs::metadata(path).map(|meta| meta.len()).map_err(|error| StoreError::of_io(&error, path, 0))
     }
 }

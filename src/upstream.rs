@@ -2,7 +2,7 @@
 //!
 //! It knows HTTP and how often the origin may be asked, but neither what the mirror wants nor what a cache keeps.
 //! Decisions are plain functions ([`budget`], [`window`], [`health`]). [`client`] asks for documents and [`forward`]
-//! forwards client requests, both over one [`wire`]. Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`];
+//! forwards client requests, both over one [`wire`]. Callers: [`crate::mirror`], [`crate::proxy`];
 //! [`crate::app`] builds it.
 
 pub(crate) mod ask;

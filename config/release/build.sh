@@ -73,6 +73,18 @@ grandstand ($version-$revision) stable; urgency=medium
  -- $(sed -n 's/^maintainer = "\(.*\)"/\1/p' Cargo.toml)  $(date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")
 END
 
+# Of a file that is not packed, pages keep the words of the link.
+unlink_missing() {
+    find "$1" -name '*.md' -exec perl -0777 -i -pe '
+        BEGIN { use File::Basename }
+        s{!?\[([^\[\]]*)\]\(([^()\s#]+)(?:#[^()\s]*)?\)}
+         { my ($all, $words, $to) = ($&, $1, $2); $to =~ /^[a-z]+:/ || -e dirname($ARGV) . "/$to" ? $all : $words }ge' {} +
+}
+# As the package installs them.
+mkdir -p "$extras/doc"
+cp -r README.md docs "$extras/doc/"
+unlink_missing "$extras/doc"
+
 # `--no-strip`: a release build has nothing to strip, and other programs take long.
 CARGO_TARGET_DIR=$work/target cargo deb --quiet --no-build --no-strip --fast --deb-version "$version-$revision" --output "$out/"
 
@@ -80,7 +92,8 @@ name=grandstand-$version-$host
 mkdir -p "$work/$name/completions" "$work/$name/config"
 cp -r "$work/target/release/grandstand" "$extras/man" README.md CHANGELOG.md LICENSE-* docs "$work/$name/"
 cp "$extras"/*grandstand* "$work/$name/completions/"
-cp -r config/*.toml config/{systemd,grafana,prometheus,kubernetes} "$work/$name/config/"
+cp -r config/*.toml config/{systemd,grafana,prometheus,proxies,kubernetes} "$work/$name/config/"
+unlink_missing "$work/$name"
 tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX "$name" \
     | gzip --best --no-name > "$out/$name.tar.gz"
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::LOCATION;
 use serde_json::{Value, json};
 
-use crate::audit::job::{Audits, Job};
+use crate::mirror::examiner::report::{Audits, Job};
 
 use super::{Reply, error, json_reply};
 

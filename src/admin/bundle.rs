@@ -26,14 +26,13 @@ use tokio::sync::Mutex;
 use crate::api::query::file::FileQuery;
 use crate::api::route::DumpKind;
 use crate::bundle::BundleError;
-use crate::bundle::signature::{self, Signature, SignatureError, TrustedKeys, Voucher};
+use crate::bundle::signature::{self, Claim, Signature, SignatureError, TrustError, TrustedKeys, Voucher};
 use crate::dumps::{DumpError, Dumps, NotSelected};
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::export::{ExportError, Exported};
-use crate::snapshots::import::ImportError;
-use crate::snapshots::{KnownDetails, Snapshots};
+use crate::snapshots::{Snapshots, SnapshotsError};
 use crate::store::{StoreError, is_full};
 use crate::tasks::{Aborted, blocking};
 
@@ -88,9 +87,11 @@ enum Failed {
     #[error(transparent)]
     Dump(#[from] NotSelected),
     #[error(transparent)]
-    Import(#[from] ImportError),
+    Import(#[from] SnapshotsError),
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     #[error(transparent)]
     Signature(#[from] SignatureError),
     #[error("{0}, and restart the server")]
@@ -100,7 +101,7 @@ enum Failed {
          `grandstand bundle import`, which sends both"
     )]
     Unsigned,
-    #[error("the bundle is larger than bundle.max_size, {0} bytes")]
+    #[error("the bundle is too large: it may have {0} bytes")]
     TooLarge(u64),
     #[error("the upload ended early; try again")]
     BrokenOff,
@@ -119,25 +120,18 @@ impl Failed {
         match self {
             _ if self.lacks_room() => StatusCode::INSUFFICIENT_STORAGE,
             Self::Shield
-            | Self::Export(ExportError::Nothing | ExportError::Incomplete { .. })
+            | Self::Export(ExportError::Refused(_))
             | Self::Dump(NotSelected::Dump(DumpError::Nothing)) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
-            Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Snapshots(error)) => status_of(error),
-            Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
-                StatusCode::CONFLICT
-            }
-            Self::Signature(_) | Self::Untrusted(_) | Self::Unsigned | Self::Import(ImportError::Unsigned(_)) => {
+            Self::Export(ExportError::Base(error)) | Self::Import(error) => status_of(error),
+            Self::Trust(TrustError::Signature(_)) | Self::Signature(_) | Self::Untrusted(_) | Self::Unsigned => {
                 StatusCode::FORBIDDEN
             }
-            Self::Bundle(_) | Self::Import(ImportError::Bundle(_) | ImportError::Misfit { .. }) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            Self::Bundle(_) | Self::Trust(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy | Self::Dump(NotSelected::Busy) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Aborted(_) => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::Export(_) | Self::Dump(_) | Self::Io { .. } | Self::Aborted(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -211,29 +205,23 @@ impl Bundles {
         let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
         let allow_older = allow_older(query)?;
         // Without trusted keys, no signature is read.
-        let signature = if self.trusted.is_empty() {
-            None
+        let claim = if self.trusted.is_empty() {
+            Claim::Free(Voucher::Nobody)
         } else {
             let signature = signature(&session.req_header().headers)?.ok_or(Failed::Unsigned)?;
             signature.check_key(&self.trusted).map_err(Failed::Untrusted)?;
-            Some(signature)
+            Claim::Signed(signature)
         };
         upload::check_length(&session.req_header().headers, self.most)?;
         let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
         let file = upload::receive(session, &self.directory, self.most).await?;
-        let (details, trusted) = (self.details.clone(), self.trusted.clone());
+        let (details, trusted) = (self.details.clone().ok_or(Failed::Shield)?, self.trusted.clone());
         let _turn = self.turn.lock().await;
         blocking(move || {
-            let signed = signature.map(|signature| signature.verify(&file, &trusted)).transpose()?;
             let known = snapshots.newest().get().map(|newest| newest.dataset.clone());
-            let voucher = signed.map_or(Voucher::Nobody, Voucher::Signed);
-            let opened = signature::open(file, voucher, known.as_deref(), &mut |_, _| {})?;
+            let opened = signature::open(file, claim, &trusted, known.as_deref(), &mut |_, _| {})?;
             drop(known);
-            let details = details.as_ref().map(|details| details as &dyn KnownDetails);
-            let outcome = snapshots.import_opened(opened, allow_older, details)?;
-            if let Some(warning) = &outcome.imported.foreign {
-                tracing::warn!("{warning}");
-            }
+            let outcome = snapshots.import_opened(opened, allow_older, &details)?;
             Ok(json_reply(StatusCode::OK, &outcome))
         })
         .await

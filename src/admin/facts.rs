@@ -4,7 +4,7 @@
 //! Times are RFC 3339. Words and times are texts, and what another version leaves out has its default, so that the
 //! command line can read every server's status. Callers: [`super`], [`crate::cli`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::api::shape::TermName;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::audit::job::Score;
 use crate::clock::WallTime;
 use crate::config::{AdminConfig, RateLimitConfig};
 use crate::fleet::publisher::status::PublishFacts;
 use crate::fleet::replica::status::ReplicaFacts;
 use crate::limit::Limiter;
+use crate::mirror::examiner::report::Score;
 use crate::semantics::excerpt;
 use crate::shared_limit::SharedLimit;
 use crate::snapshot::dataset::Dataset;
@@ -338,12 +339,14 @@ impl DetailFacts {
 
 impl TermFacts {
     /// By taxonomy.
-    pub(super) fn of(dataset: &Dataset) -> BTreeMap<String, Self> {
+    /// `doubtful`: those that the origin answers otherwise.
+    pub(super) fn of(dataset: &Dataset, doubtful: &BTreeSet<TermName>) -> BTreeMap<String, Self> {
         const MOST_NAMED: usize = 20;
         let of_kind = |kind: TaxonomyKind| {
             let mut facts = Self::default();
             for (slug, membership) in dataset.memberships(kind) {
-                match membership {
+                let is_doubtful = !doubtful.is_empty() && doubtful.contains(&TermName { kind, slug: slug.into() });
+                match if is_doubtful { &Membership::Doubtful } else { membership } {
                     Membership::Named(_) => facts.named += 1,
                     Membership::Listed(..) => facts.listed += 1,
                     Membership::Doubtful => {

@@ -108,7 +108,8 @@ impl Status {
             return all;
         };
         all.extend(oldest.filter(|_| self.usage == Use::Mirror).and_then(|oldest| self.too_late(&picture, oldest)));
-        let disproved = self.shapes(State::Disproved).unwrap_or_default();
+        let mut disproved = self.shapes(State::Disproved).unwrap_or_default();
+        disproved.extend(self.doubtful_terms().iter().map(ToString::to_string));
         if !disproved.is_empty() {
             let text = format!("the origin answers these otherwise than this server would: {}", disproved.join(", "));
             all.push(Finding::new(Kind::ShapeDisproved, text));
@@ -174,7 +175,7 @@ impl Status {
 
     /// Whether requests can be answered.
     pub(crate) fn ready(&self) -> Result<(), String> {
-        if self.usage == Use::Shield || self.current.load().is_some() {
+        if self.usage == Use::Shield || self.current.get().is_some() {
             return Ok(());
         }
         let mut all = self.wrong();

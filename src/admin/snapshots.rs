@@ -3,13 +3,16 @@
 //!
 //! [`Snapshots`] executes them, in a thread that may block. Callers: [`super::Admin`].
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::bundle::BundleError;
 use crate::clock::WallTime;
 use crate::fleet::publisher;
 use crate::semantics::freshness::is_from_the_future;
-use crate::snapshots::{KeptSnapshot, RolledBack, Snapshots, SnapshotsError};
+use crate::snapshots::{KeptSnapshot, RolledBack, Snapshots, SnapshotsError, View};
 use crate::store::StoreError;
 
 use super::{Reply, error, json_reply};
@@ -102,7 +105,7 @@ impl Action {
             }
             Self::VerifyAll => {
                 let found = snapshots.verify_all()?;
-                let one = |(kept, damage): &(KeptSnapshot, Option<String>)| {
+                let one = |(kept, damage): &(Arc<KeptSnapshot>, Option<String>)| {
                     json!({
                         "id": kept.id,
                         "listings": kept.listings,
@@ -124,18 +127,17 @@ impl Action {
 
 /// Every kept snapshot, the newest first.
 fn list(snapshots: &Snapshots, now: WallTime) -> Value {
-    let kept = snapshots.kept();
-    let id = |which: fn(&KeptSnapshot) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
+    let view = View::clone(&snapshots.view());
     json!({
-        "served": id(|kept| kept.served),
-        "newest": id(|kept| kept.newest),
-        "rolled_back": snapshots.rolled_back().is_some(),
+        "served": view.kept.iter().find(|kept| view.is_current(kept)).map(|kept| &kept.id),
+        "newest": view.kept.first().map(|kept| &kept.id),
+        "rolled_back": view.current.is_some() && view.rolled_back.is_some(),
         "damage": snapshots.store().damage(),
-        "snapshots": kept.iter().map(|kept| one(snapshots, kept, now)).collect::<Vec<_>>(),
+        "snapshots": view.kept.iter().map(|kept| one(snapshots, &view, kept, now)).collect::<Vec<_>>(),
     })
 }
 
-fn one(snapshots: &Snapshots, kept: &KeptSnapshot, now: WallTime) -> Value {
+fn one(snapshots: &Snapshots, view: &View, kept: &KeptSnapshot, now: WallTime) -> Value {
     let at = |ms| WallTime::from_millis(ms).rfc3339();
     json!({
         "id": kept.id,
@@ -145,10 +147,10 @@ fn one(snapshots: &Snapshots, kept: &KeptSnapshot, now: WallTime) -> Value {
         "confirmed_at": at(kept.meta.confirmed_ms),
         "unconfirmed": is_from_the_future(WallTime::from_millis(kept.meta.confirmed_ms), now),
         "published_at": at(kept.meta.published_ms),
-        "served": kept.served,
-        "newest": kept.newest,
-        "pinned": kept.pinned,
-        "exported": kept.exported,
+        "served": view.is_current(kept),
+        "newest": view.kept.first().is_some_and(|newest| newest.seq == kept.seq),
+        "pinned": view.pins.contains(kept.id.as_str()),
+        "exported": view.exports.iter().any(|id| id == kept.id.as_str()),
     })
 }
 
@@ -171,13 +173,15 @@ pub(super) async fn perform(snapshots: Option<&Snapshots>, action: Action, now: 
 /// The HTTP status of a refusal.
 pub(super) const fn status_of(error: &SnapshotsError) -> StatusCode {
     match error {
-        SnapshotsError::Unknown { .. } => StatusCode::NOT_FOUND,
-        SnapshotsError::Ambiguous(_)
-        | SnapshotsError::NotRolledBack
+        SnapshotsError::Unknown(_) => StatusCode::NOT_FOUND,
+        SnapshotsError::NotRolledBack
         | SnapshotsError::Moved
-        | SnapshotsError::Backwards { .. }
-        | SnapshotsError::Older { .. }
-        | SnapshotsError::Foreign { .. } => StatusCode::CONFLICT,
+        | SnapshotsError::Refused(_)
+        | SnapshotsError::Bundle { why: BundleError::NeedsBase { .. } | BundleError::WrongBase { .. }, .. } => {
+            StatusCode::CONFLICT
+        }
+        SnapshotsError::Bundle { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        SnapshotsError::Unsigned(_) => StatusCode::FORBIDDEN,
         SnapshotsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
         SnapshotsError::Store(_) | SnapshotsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -8,6 +8,7 @@ use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,39 +47,65 @@ impl SocketState {
     pub(super) fn finding(&self) -> Option<Finding> {
         self.0.lock().as_ref().map(|why| Finding::new(Kind::SocketMissing, why))
     }
+
+    /// What was made, or nothing and why.
+    fn of<T>(&self, data_dir: &Path, made: io::Result<T>) -> Option<T> {
+        let could_not = |error| format!("{} could not be made: {error}", path_in(data_dir).display());
+        let (made, why) = made.map_or_else(|error| (None, Some(could_not(error))), |made| (Some(made), None));
+        *self.0.lock() = why;
+        made
+    }
 }
 
-/// The socket of a server. It is removed when this is dropped, before others can lock the directory.
+/// The socket of a server. It is there from the beginning, so that a command finds it as soon as the server answers. It is
+/// removed when this is dropped, before others can lock the directory.
 pub(crate) struct AdminSocket {
+    /// Made in the beginning, and not accepted from yet.
+    bound: Option<Bound>,
     listening: Option<Listening>,
     data_dir: DataDir,
     state: SocketState,
 }
 
 /// A socket that has its name.
-struct Listening {
-    listener: UnixListener,
-    /// That of its file, by which another file of its name is known.
+struct Bound {
+    listener: net::UnixListener,
+    file: File,
+}
+
+/// What is known of a socket that has its name.
+#[derive(Clone, Copy)]
+struct File {
+    /// By which another file of its name is known.
     number: u64,
     /// Who may give commands: somebody else can have connected before it had its permissions.
     users: [u32; 3],
 }
 
-impl Listening {
-    async fn accept(&self) -> io::Result<Option<UnixStream>> {
-        let (stream, _) = self.listener.accept().await?;
-        let may = self.users.contains(&stream.peer_cred()?.uid());
-        Ok(may.then_some(stream))
-    }
-
+impl File {
     fn has_its_name(&self, data_dir: &Path) -> bool {
         fs::symlink_metadata(path_in(data_dir)).is_ok_and(|file| file.ino() == self.number)
     }
 }
 
+/// A socket of which connections are accepted.
+struct Listening {
+    listener: UnixListener,
+    file: File,
+}
+
+impl Listening {
+    async fn accept(&self) -> io::Result<Option<UnixStream>> {
+        let (stream, _) = self.listener.accept().await?;
+        let may = self.file.users.contains(&stream.peer_cred()?.uid());
+        Ok(may.then_some(stream))
+    }
+}
+
 impl AdminSocket {
-    pub(crate) const fn new(data_dir: DataDir, state: SocketState) -> Self {
-        Self { listening: None, data_dir, state }
+    pub(crate) fn new(data_dir: DataDir, state: SocketState) -> Self {
+        let bound = state.of(data_dir.path(), bind(data_dir.path()));
+        Self { bound, listening: None, data_dir, state }
     }
 
     /// Its connections, without an end.
@@ -89,18 +116,12 @@ impl AdminSocket {
     async fn accept(&mut self) -> UnixStream {
         loop {
             let data_dir = self.data_dir.path();
-            self.listening.take_if(|listening| !listening.has_its_name(data_dir));
+            self.listening.take_if(|listening| !listening.file.has_its_name(data_dir));
             let Some(listening) = &self.listening else {
-                match bind(data_dir) {
-                    Ok(listening) => {
-                        *self.state.0.lock() = None;
-                        self.listening = Some(listening);
-                    }
-                    Err(error) => {
-                        let path = path_in(data_dir);
-                        *self.state.0.lock() = Some(format!("{} could not be made: {error}", path.display()));
-                        tokio::time::sleep(AGAIN).await;
-                    }
+                let listening = self.bound.take().map_or_else(|| bind(data_dir), Ok).and_then(listen);
+                self.listening = self.state.of(data_dir, listening);
+                if self.listening.is_none() {
+                    tokio::time::sleep(AGAIN).await;
                 }
                 continue;
             };
@@ -120,7 +141,8 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        if self.listening.take().is_some_and(|listening| listening.has_its_name(self.data_dir.path())) {
+        let file = self.listening.take().map(|listening| listening.file).or(self.bound.take().map(|bound| bound.file));
+        if file.is_some_and(|file| file.has_its_name(self.data_dir.path())) {
             // Without a listener, its name means nothing.
             let _ = fs::remove_file(path_in(self.data_dir.path()));
         }
@@ -128,7 +150,7 @@ impl Drop for AdminSocket {
 }
 
 /// Listens in a directory that this process has locked: what lies there is a killed server's.
-fn bind(data_dir: &Path) -> io::Result<Listening> {
+fn bind(data_dir: &Path) -> io::Result<Bound> {
     let (path, unfinished) = (path_in(data_dir), data_dir.join(UNFINISHED));
     let length = path.as_os_str().as_bytes().len();
     if length > LONGEST {
@@ -139,7 +161,8 @@ fn bind(data_dir: &Path) -> io::Result<Listening> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(&unfinished)?;
+    let listener = net::UnixListener::bind(&unfinished)?;
+    listener.set_nonblocking(true)?;
     fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
     let (owner, own) = (fs::metadata(data_dir)?, geteuid().as_raw());
     if own == ROOT && owner.uid() != ROOT {
@@ -148,7 +171,11 @@ fn bind(data_dir: &Path) -> io::Result<Listening> {
     }
     let number = fs::metadata(&unfinished)?.ino();
     fs::rename(&unfinished, &path)?;
-    Ok(Listening { listener, number, users: [ROOT, own, owner.uid()] })
+    Ok(Bound { listener, file: File { number, users: [ROOT, own, owner.uid()] } })
+}
+
+fn listen(bound: Bound) -> io::Result<Listening> {
+    Ok(Listening { listener: UnixListener::from_std(bound.listener)?, file: bound.file })
 }
 
 #[cfg(test)]
@@ -161,19 +188,14 @@ mod tests {
     async fn it_is_for_its_owner_alone_replaces_a_killed_server_s_and_goes_with_the_server() {
         let dir = tempfile::tempdir().unwrap();
         let path = path_in(dir.path());
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        drop(net::UnixListener::bind(&path).unwrap());
         assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
         fs::write(dir.path().join(UNFINISHED), "").unwrap();
         let state = SocketState::default();
         let socket = AdminSocket::new(DataDir::open(dir.path()).unwrap(), state.clone());
+        let _waiting = UnixStream::connect(&path).await.expect("it is there before anything is accepted");
         let mut connections = Box::pin(socket.connections());
-        let connecting = async {
-            while UnixStream::connect(&path).await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        let (accepted, ()) = tokio::join!(connections.next(), connecting);
-        assert!(accepted.is_some() && state.finding().is_none());
+        assert!(connections.next().await.is_some() && state.finding().is_none());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(connections);
         let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -183,8 +205,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_path_that_is_too_long_is_told_and_a_directory_that_can_be_written_again_gets_its_socket() {
         let dir = tempfile::tempdir().unwrap();
-        let long = dir.path().join("d".repeat(120));
-        let told = bind_and_tell(&long).await;
+        let state = SocketState::default();
+        drop(AdminSocket::new(DataDir::open(dir.path().join("d".repeat(120))).unwrap(), state.clone()));
+        let told = state.finding().unwrap().text;
         assert!(told.contains("admin.sock could not be made: its path has ") && told.contains("allows 107"), "{told}");
 
         let state = SocketState::default();
@@ -203,13 +226,5 @@ mod tests {
         };
         let (accepted, ()) = tokio::join!(connections.next(), connecting);
         assert!(accepted.is_some() && state.finding().is_none());
-    }
-
-    async fn bind_and_tell(path: &Path) -> String {
-        let state = SocketState::default();
-        let socket = AdminSocket::new(DataDir::open(path).unwrap(), state.clone());
-        let mut connections = Box::pin(socket.connections());
-        assert!(futures_util::poll!(connections.next()).is_pending());
-        state.finding().unwrap().text
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Callers: [`super::Admin`], [`super::history`], `metrics`, [`crate::app`].
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::audit::job::Audits;
+use crate::api::shape::TermName;
 use crate::cache::Cache;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, Use};
@@ -17,6 +18,7 @@ use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::status::{ReplicaFacts, ReplicaStatus};
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
+use crate::mirror::examiner::report::Audits;
 use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::excerpt::Excerpt;
 use crate::serve::tls::certificate::Current;
@@ -206,7 +208,7 @@ impl Status {
                 served: rollback.served.to_string(),
                 newest: rollback.newest.map(|newest| newest.to_string()),
             }),
-            versions: self.snapshots.as_ref().map(|snapshots| snapshots.kept().len()),
+            versions: self.snapshots.as_ref().map(|snapshots| snapshots.view().kept.len()),
             listings: dataset.map(|dataset| dataset.len() as u64),
             confirmed_at: published.as_ref().and_then(|published| published.claimed().rfc3339()),
             age_seconds: published.as_ref().and_then(|published| published.age_seconds(instants)),
@@ -214,7 +216,7 @@ impl Status {
             ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
             unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
             origin: self.origin_facts(picture, details.as_ref(), mono),
-            terms: dataset.map(|dataset| TermFacts::of(dataset)),
+            terms: dataset.map(|dataset| TermFacts::of(dataset, &self.doubtful_terms())),
             volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
             left_out: meta.map(|meta| meta.left_out.clone()),
             confirmed: self.shapes(State::Confirmed),
@@ -246,8 +248,13 @@ impl Status {
 
     /// The shapes of queries in this state; `None`: there is no data, or not all were asked yet.
     pub(super) fn shapes(&self, state: State) -> Option<Vec<String>> {
-        self.current.load().as_ref()?;
+        self.current.get().as_ref()?;
         self.snapshots.as_ref()?.verdicts().names(state)
+    }
+
+    /// The terms in doubt: the origin answers their lists otherwise, and those of other terms as this server does.
+    pub(super) fn doubtful_terms(&self) -> BTreeSet<TermName> {
+        self.snapshots.as_ref().map_or_else(BTreeSet::new, |snapshots| snapshots.verdicts().terms())
     }
 
     fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {

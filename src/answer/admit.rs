@@ -15,14 +15,14 @@ use crate::api::listing::ListingId;
 use crate::api::odd::OddQuery;
 use crate::api::query;
 use crate::api::query::file::FileQuery;
-use crate::api::query::finder::FinderQuery;
+use crate::api::query::finder::{FinderForm, FinderQuery};
 use crate::api::query::search::SearchQuery;
 use crate::api::query::{ListQuery, Parameters, QueryError};
-use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument};
+use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument, Window};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::limit::refused::UntrustedProxy;
-use crate::limit::{Decision, Limiter};
+use crate::limit::{Decision, Limiter, Wish};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::{Pseudonym, Trail};
@@ -32,11 +32,11 @@ use crate::semantics::{client_address, coding, target};
 use crate::shared_limit::SharedLimit;
 use crate::telemetry::RouteLabel;
 
-use noted::{Noted, check_body, check_host, check_size, is_preflight, limiter};
+use noted::{Noted, check_body, check_host, check_size, is_preflight};
 
 pub(crate) use crate::api::route::ALLOW;
 
-pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, MOST_HEAD, decide_unread, shared_wish};
+pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS, MOST_HEAD, decide_unread};
 
 /// The head of a request.
 #[derive(Debug)]
@@ -80,10 +80,20 @@ pub struct Rules {
 /// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
+    Api(ApiTarget),
+    Page(PageTarget),
+    File(FileTarget),
+    /// A path that is forwarded to the origin: path and raw query to send, without the path of `public_url`.
+    Pass(Box<[u8]>),
+}
+
+/// A resource in JSON, which comes from the snapshot or the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiTarget {
     /// A page of the list.
     List {
         query: ListQuery,
-        /// `snapshot=`: the id of a kept snapshot.
+        /// `snapshot=`: the id of a snapshot.
         pin: Option<Box<str>>,
         /// Whether the page size is the client's.
         has_size: bool,
@@ -92,13 +102,11 @@ pub enum Target {
     },
     /// An odd query of the list.
     OddList(Box<OddRequest>),
-    /// A taxonomy.
     Taxonomy {
         kind: TaxonomyKind,
-        /// `snapshot=`: the id of a kept snapshot.
+        /// `snapshot=`: the id of a snapshot.
         pin: Option<Box<str>>,
     },
-    /// A detail.
     Detail(ListingId),
     /// A detail whose id is not a canonical number: the id as it came.
     NoListing(Box<str>),
@@ -107,23 +115,38 @@ pub enum Target {
         /// The id of a snapshot, or why the parameter is wrong. That error is the answer only if there is a snapshot.
         since: Result<Box<str>, Problem>,
     },
-    /// `/changes.ndjson`, with the same parameter.
-    ChangeRecords { since: Result<Box<str>, Problem> },
     /// `/search.json`.
     Search(Box<SearchQuery>),
-    /// A dump of what a query selects.
-    Dump(DumpKind, FileQuery),
-    /// A document of this server.
+}
+
+impl ApiTarget {
+    /// `snapshot=`.
+    pub(super) fn pin(&self) -> Option<&str> {
+        match self {
+            Self::List { pin, .. } | Self::Taxonomy { pin, .. } => pin.as_deref(),
+            Self::OddList(asked) => asked.odd.pin.as_deref(),
+            Self::Detail(_) | Self::NoListing(_) | Self::Changes { .. } | Self::Search(_) => None,
+        }
+    }
+}
+
+/// What this server says of itself and its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageTarget {
     Document(WantedDocument),
     /// Another path; relative, because the client's paths may have more in front.
     Moved(HeaderValue),
     /// `/livez` or `/readyz`.
     Probe(HealthCheck),
-    /// Another path: it is forwarded to the origin.
-    PassThrough {
-        /// Path and raw query to send, without the path of `public_url`.
-        target: Box<[u8]>,
-    },
+}
+
+/// What is streamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileTarget {
+    /// A dump of what a query selects.
+    Dump(DumpKind, FileQuery),
+    /// `/changes.ndjson`: as [`ApiTarget::Changes`].
+    ChangeRecords { since: Result<Box<str>, Problem> },
 }
 
 /// The methods in an answer's `Allow` or `Access-Control-Allow-Methods`.
@@ -171,45 +194,83 @@ pub struct Admitted {
     pub trail: Trail,
 }
 
-/// Decides on a request by the limiter of this process.
-pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
-    admit_by(view, rules, now, None)
+/// A request whose head is read. Nothing is decided or counted yet.
+pub(super) struct Incoming<'a> {
+    view: &'a View<'a>,
+    rules: &'a Rules,
+    pub client: IpAddr,
+    noted: Noted<'a>,
+    host: Result<(), Problem>,
+    routed: Result<Routed<'a>, Problem>,
+    is_preflight: bool,
 }
 
-/// Decides on a request. `decided`: what the shared limiter says, if it was asked.
-pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: Option<Decision>) -> Admitted {
-    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
-    let noted = Noted::of(view.headers);
-    let host = check_host(view, &noted);
-    let routed = route(view, rules);
-    let limiter = limiter(&routed, rules);
-    if is_preflight(view, &host) {
-        let limit = decided.unwrap_or_else(|| limiter.map_or(Decision::Unlimited, |limiter| limiter.peek(client, now)));
-        let passes = routed.is_ok_and(|routed| passes(&routed, rules));
-        let methods = if passes { Methods::PassedThrough } else { Methods::Known };
-        let admission = Admission::Preflight(methods);
-        let (route, trail) = (RouteLabel::Preflight, Trail::NONE);
-        return Admitted { admission, route, client, limit, conditional: false, trail };
+/// Decides on a request by the limiter of this process.
+pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
+    Incoming::read(view, rules).admit(now, None)
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn read(view: &'a View<'a>, rules: &'a Rules) -> Self {
+        let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
+        let noted = Noted::of(view.headers);
+        let host = check_host(view, &noted);
+        let is_preflight = is_preflight(view, &host);
+        Self { view, rules, client, noted, host, routed: route(view, rules), is_preflight }
     }
-    let limit = decided.unwrap_or_else(|| limiter.map_or(Decision::Unlimited, |limiter| limiter.admit(client, now)));
-    if let Decision::Refused { quota, retry_after_seconds } = limit {
-        let proxy = if rules.client_ip.trusts(view.peer) { None } else { UntrustedProxy::of(view.peer, view.headers) };
-        rules.limiter.refused.note(client, proxy, now);
-        let problem = Problem::rate_limited(quota, retry_after_seconds);
-        let admission = Admission::Refused(problem);
-        let (route, trail) = (RouteLabel::Limit, Trail::NONE);
-        return Admitted { admission, route, client, limit, conditional: false, trail };
+
+    /// The question for the shared limiter; `None`: a limiter of this process decides.
+    pub(super) fn shared_wish(&self) -> Option<Wish> {
+        match self.window() {
+            Window::Uncounted => None,
+            Window::Pages if self.rules.pages.is_some() => None,
+            Window::Pages | Window::Api => Some(if self.is_preflight { Wish::Peek } else { Wish::Admit }),
+        }
     }
-    let trail = if noted.relayed { Trail::of(view.headers) } else { Trail::NONE };
-    // Refused even if this server could answer: an answer from time to time would only hide the loop.
-    let comes_back = rules.name.as_ref().is_some_and(|name| trail.leads_through(name));
-    let (route, admission) = match host {
-        Ok(()) if comes_back => (RouteLabel::Other, Err(Problem::loop_detected())),
-        Ok(()) => judge(routed, view, &noted, rules),
-        Err(problem) => (RouteLabel::Other, Err(problem)),
-    };
-    let admission = admission.unwrap_or_else(Admission::Refused);
-    Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
+
+    fn window(&self) -> Window {
+        self.routed.as_ref().map_or(Window::Api, |routed| routed.route.window())
+    }
+
+    /// What the limiter of this process says.
+    fn decide(&self, now: Monotonic) -> Decision {
+        let limiter = match self.window() {
+            Window::Uncounted => return Decision::Unlimited,
+            Window::Pages => self.rules.pages.as_ref().unwrap_or(&self.rules.limiter),
+            Window::Api => &self.rules.limiter,
+        };
+        if self.is_preflight { limiter.peek(self.client, now) } else { limiter.admit(self.client, now) }
+    }
+
+    /// Decides on the request. `decided`: what the shared limiter says, if it was asked.
+    pub(super) fn admit(self, now: Monotonic, decided: Option<Decision>) -> Admitted {
+        let limit = decided.unwrap_or_else(|| self.decide(now));
+        let Self { view, rules, client, noted, host, routed, is_preflight } = self;
+        if is_preflight {
+            let passes = routed.is_ok_and(|routed| passes(&routed, rules));
+            let methods = if passes { Methods::PassedThrough } else { Methods::Known };
+            let (admission, route) = (Admission::Preflight(methods), RouteLabel::Preflight);
+            return Admitted { admission, route, client, limit, conditional: false, trail: Trail::NONE };
+        }
+        if let Decision::Refused { quota, retry_after_seconds } = limit {
+            let is_trusted = rules.client_ip.trusts(view.peer);
+            let proxy = if is_trusted { None } else { UntrustedProxy::of(view.peer, view.headers) };
+            rules.limiter.refused.note(client, proxy, now);
+            let admission = Admission::Refused(Problem::rate_limited(quota, retry_after_seconds));
+            let (route, trail) = (RouteLabel::Limit, Trail::NONE);
+            return Admitted { admission, route, client, limit, conditional: false, trail };
+        }
+        let trail = if noted.relayed { Trail::of(view.headers) } else { Trail::NONE };
+        // Refused even if this server could answer: an answer from time to time would only hide the loop.
+        let comes_back = rules.name.as_ref().is_some_and(|name| trail.leads_through(name));
+        let (route, admission) = match host {
+            Ok(()) if comes_back => (RouteLabel::Other, Err(Problem::loop_detected())),
+            Ok(()) => judge(routed, view, &noted, rules),
+            Err(problem) => (RouteLabel::Other, Err(problem)),
+        };
+        let admission = admission.unwrap_or_else(Admission::Refused);
+        Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
+    }
 }
 
 /// The decision on a request that the limit admits, and its label.
@@ -332,54 +393,74 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             target.push(b'?');
             target.extend_from_slice(query);
         }
-        return Ok(Target::PassThrough { target: target.into() });
+        return Ok(Target::Pass(target.into()));
     }
     if !matches!(*view.method, Method::GET | Method::HEAD) {
         return Err(Problem::method_not_allowed(view.method.as_str(), ALLOW));
     }
     check_body(view, noted)?;
+    let page = |document| Ok(Target::Page(PageTarget::Document(document)));
     match routed.route {
-        Route::List => match Parameters::parse(routed.query) {
-            Ok(Parameters { list: query, snapshot: pin, is_odd: false, has_size, has_escapes }) => {
-                let raw = has_escapes.then(|| routed.query.into());
-                Ok(Target::List { query, pin, has_size, raw })
-            }
-            parsed => odd_target(routed.query, parsed),
-        },
-        Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
-        Route::Detail(id) => Ok(Target::Detail(id)),
+        Route::List => list(routed.query).map(Target::Api),
+        Route::Taxonomy(kind) => Ok(Target::Api(ApiTarget::Taxonomy { kind, pin: parse(routed.query)?.snapshot })),
+        Route::Detail(id) => Ok(Target::Api(ApiTarget::Detail(id))),
         Route::NoSuchListing => {
             let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
-            let id = id.unwrap_or(path);
-            Ok(Target::NoListing(id.into()))
+            Ok(Target::Api(ApiTarget::NoListing(id.unwrap_or(path).into())))
         }
-        Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
-        Route::ChangeRecords => Ok(Target::ChangeRecords { since: since(routed.query) }),
-        Route::Search => search(routed.query).map(Target::Search),
-        Route::Dump(kind) => Ok(Target::Dump(kind, FileQuery::parse(routed.query, kind.is_table()).map_err(refusal)?)),
+        Route::Changes => Ok(Target::Api(ApiTarget::Changes { since: since(routed.query) })),
+        Route::ChangeRecords => Ok(Target::File(FileTarget::ChangeRecords { since: since(routed.query) })),
+        Route::Search => search(routed.query).map(|query| Target::Api(ApiTarget::Search(query))),
+        Route::Dump(kind) => {
+            let query = FileQuery::parse(routed.query, kind.is_table()).map_err(refusal)?;
+            Ok(Target::File(FileTarget::Dump(kind, query)))
+        }
         Route::Document(Document::Front) if !coding::names_html(view.headers) => {
-            Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
+            page(WantedDocument::Fixed(Document::Index))
         }
-        Route::Document(document @ (Document::Explore | Document::Embed)) => {
-            let query = FinderQuery::parse(routed.query, document == Document::Embed).map_err(refusal)?;
-            Ok(Target::Document(WantedDocument::Explore(Box::new(query))))
+        Route::Document(document @ (Document::Explore | Document::Embed | Document::Points)) => {
+            let query = match document {
+                Document::Points => FinderQuery::parse_points(routed.query),
+                Document::Embed => FinderQuery::parse(routed.query, FinderForm::Widget),
+                _ => FinderQuery::parse(routed.query, FinderForm::Page),
+            };
+            page(WantedDocument::Explore(Box::new(query)))
         }
-        Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
-        Route::Venue(id) => Ok(Target::Document(WantedDocument::Venue(id))),
-        Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
+        Route::Document(document) => page(WantedDocument::Fixed(document)),
+        Route::Venue(id) => page(WantedDocument::Venue(id)),
+        Route::Asset => page(WantedDocument::Asset(path.trim_start_matches(ASSETS).into())),
         Route::Slashed => {
             let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             let query = if routed.query.is_empty() { String::new() } else { format!("?{}", routed.query) };
             moved(&format!("../{name}{query}"), path)
         }
         Route::Files => moved(if path.ends_with('/') { "../#files" } else { "./#files" }, path),
-        Route::Probe(probe) => Ok(Target::Probe(probe)),
+        Route::Probe(probe) => Ok(Target::Page(PageTarget::Probe(probe))),
         Route::Unknown => Err(Problem::unknown_path(path)),
     }
 }
 
+/// What a query of the list asks for: ordinary, or odd.
+fn list(raw: &str) -> Result<ApiTarget, Problem> {
+    let (odd, parsed) = match Parameters::parse(raw) {
+        Ok(Parameters { list: query, snapshot: pin, is_odd: false, has_size, has_escapes }) => {
+            return Ok(ApiTarget::List { query, pin, has_size, raw: has_escapes.then(|| raw.into()) });
+        }
+        parsed => (OddQuery::read(raw), parsed.map_err(refusal)),
+    };
+    match odd {
+        Some(odd) => Ok(ApiTarget::OddList(Box::new(OddRequest { odd, ours: parsed.map(|parsed| parsed.list) }))),
+        None => parsed.map(|Parameters { list: query, snapshot: pin, has_size, .. }| ApiTarget::List {
+            query,
+            pin,
+            has_size,
+            raw: None,
+        }),
+    }
+}
+
 fn moved(to: &str, path: &str) -> Result<Target, Problem> {
-    HeaderValue::from_str(to).map(Target::Moved).map_err(|_| Problem::unknown_path(path))
+    HeaderValue::from_str(to).map(|to| Target::Page(PageTarget::Moved(to))).map_err(|_| Problem::unknown_path(path))
 }
 
 fn parse(query: &str) -> Result<Parameters, Problem> {
@@ -407,20 +488,6 @@ pub struct OddRequest {
     pub(crate) odd: OddQuery,
     /// What it counts as, or why we refuse it.
     pub(crate) ours: Result<ListQuery, Problem>,
-}
-
-/// What an odd query of the list asks for.
-fn odd_target(raw: &str, parsed: Result<Parameters, QueryError>) -> Result<Target, Problem> {
-    match (OddQuery::read(raw), parsed) {
-        (Some(odd), parsed) => {
-            let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
-            Ok(Target::OddList(Box::new(OddRequest { odd, ours })))
-        }
-        (None, Ok(Parameters { list: query, snapshot: pin, has_size, .. })) => {
-            Ok(Target::List { query, pin, has_size, raw: None })
-        }
-        (None, Err(error)) => Err(refusal(error)),
-    }
 }
 
 /// Why a query is refused.

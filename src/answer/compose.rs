@@ -25,7 +25,7 @@ use crate::snapshot::pointer::Snapshot;
 use crate::telemetry::Source;
 
 use super::admit::{ALLOW, Methods};
-use super::documents::ErrorPages;
+use super::documents::{ErrorPages, map_policy};
 use super::head::{Block, Field, Fields};
 use super::{admit, head as fields};
 
@@ -56,6 +56,9 @@ pub struct ConstantHeaders {
     passthrough_cors: HeaderValue,
     /// `Allow` for the server as a whole.
     all_allow: HeaderValue,
+    /// `Content-Security-Policy` of pages with a map, and of the widget.
+    pub(super) map_policy: HeaderValue,
+    pub(super) widget_policy: HeaderValue,
 }
 
 /// The parts of a request that an answer depends on.
@@ -304,7 +307,17 @@ impl ConstantHeaders {
             passthrough_allow: list(&[], &["OPTIONS"]),
             passthrough_cors: list(&["GET", "HEAD"], &[]),
             all_allow: list(&["GET", "HEAD"], &["OPTIONS"]),
+            map_policy: map_policy(None, "'none'"),
+            widget_policy: map_policy(None, "*"),
         }
+    }
+
+    /// The same; pages with a map show images of this server, `https://tile.example.org`.
+    #[must_use]
+    pub fn with_tiles(mut self, tiles: &str) -> Self {
+        self.map_policy = map_policy(Some(tiles), "'none'");
+        self.widget_policy = map_policy(Some(tiles), "*");
+        self
     }
 
     /// The fields that are the same in every answer of this shape.

@@ -11,18 +11,21 @@ use http::{HeaderValue, StatusCode};
 use memchr::memmem;
 
 use crate::api::listing::ListingId;
+use crate::api::query::finder::FinderForm;
 use crate::api::route::{HealthCheck, WantedDocument};
 use crate::cache::Key;
 use crate::cache::reply::{Confinement, Lifetime, Rendered};
 use crate::limit::Decision;
 use crate::limit::unread::Unread;
 use crate::mirror::details::Details;
-use crate::pages::{DetailShown, MOST_SHOWN, Material, Unrendered};
-use crate::semantics::client_address::household;
+use crate::pages::{DetailShown, MOST_SHOWN, Material, Pages, Unrendered};
+use crate::search::NotSearched;
+use crate::search::index::Hits;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::Precondition;
 use crate::semantics::problem::Problem;
 use crate::semantics::{coding, problem};
+use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::DetailState;
 use crate::tasks::blocking;
@@ -37,9 +40,13 @@ use super::head::Fields;
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                            base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// The same, but other sites may frame it.
-const WIDGET_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                             base-uri 'none'; form-action 'self'; frame-ancestors *";
+/// The policy of a page with a map whose images are from `tiles`, if from another server; `ancestors` may frame it.
+pub(super) fn map_policy(tiles: Option<&str>, ancestors: &str) -> HeaderValue {
+    let own = PAGE_POLICY.replace("frame-ancestors 'none'", &format!("frame-ancestors {ancestors}"));
+    let more = |tiles| own.replace("img-src 'self'", &format!("img-src 'self' data: {tiles}"));
+    let policy = tiles.map_or_else(|| own.clone(), more);
+    HeaderValue::try_from(policy).unwrap_or_else(|_| HeaderValue::from_static(PAGE_POLICY))
+}
 
 /// The same for the viewer of the API's description, which styles itself and brings its images along.
 const VIEWER_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -115,6 +122,16 @@ impl Finder {
         }
         let mut published = if wanted.shows_data() { self.current.get() } else { None };
         if let (WantedDocument::Explore(query), Some(published)) = (&mut wanted, &published)
+            && Pages::is_open(published, query)
+        {
+            let (renderer, of, mut named) = (pages.clone(), published.clone(), query.clone());
+            let settling = blocking(move || {
+                renderer.settle(&of, &mut named);
+                Ok::<_, Problem>(named)
+            });
+            *query = settling.await?;
+        }
+        if let (WantedDocument::Explore(query), Some(published)) = (&mut wanted, &published)
             && query.search.list.page > 1
             && !query.searches()
         {
@@ -135,9 +152,14 @@ impl Finder {
             (&wanted, &mut published, &self.searches)
             && query.searches()
         {
-            let whole = query.search.whole(MOST_SHOWN);
-            let (found, searched) = searches.find(current.clone(), &whole, client).await.map_err(unsearched)?;
-            (hits, *current) = (Some(found), searched);
+            let mut whole = query.search.whole(MOST_SHOWN);
+            whole.has_facets = query.form == FinderForm::Page;
+            match searches.find(current.clone(), &whole, client).await {
+                Ok((found, searched)) => (hits, *current) = (Some(found), searched),
+                // The page says which slug is unknown.
+                Err(NotSearched::Unselected(Unselected::Unknown { .. })) => hits = Some(Hits::default()),
+                Err(why) => return Err(unsearched(why)),
+            }
         }
         let revision = self.details.as_ref().map(Details::revision);
         let detail = match (&wanted, &published) {
@@ -147,7 +169,7 @@ impl Finder {
         // Rendering takes a millisecond, the map of a large snapshot longer: other clients of this thread must not
         // wait.
         let (renderer, shown, details) = (pages.clone(), published.clone(), self.details.clone());
-        let household = household(client, self.settings.load().rate_limit.ipv6_prefix);
+        let household = self.settings.household(client);
         let first_copy = self.first_copy();
         let turn = loop {
             // Never closed.
@@ -194,7 +216,7 @@ impl Finder {
 impl Finder {
     /// How far the first copy is; `None`: there is a copy, or none is made.
     fn first_copy(&self) -> Option<Progress> {
-        let is_missing = self.details.is_some() && self.current.load().is_none();
+        let is_missing = self.details.is_some() && self.current.get().is_none();
         self.origin.as_ref().filter(|_| is_missing).and_then(|origin| origin.picture().pass)
     }
 
@@ -217,9 +239,7 @@ impl Finder {
         match probe {
             HealthCheck::Live => (StatusCode::OK, "alive\n"),
             // A shield has no snapshots, and no details of them.
-            HealthCheck::Ready if self.details.is_none() || self.current.load().is_some() => {
-                (StatusCode::OK, "ready\n")
-            }
+            HealthCheck::Ready if self.details.is_none() || self.current.get().is_some() => (StatusCode::OK, "ready\n"),
             HealthCheck::Ready => (StatusCode::SERVICE_UNAVAILABLE, "unready\n"),
         }
     }
@@ -259,7 +279,8 @@ impl ConstantHeaders {
                 match document.kind.confinement {
                     Confinement::None => {}
                     Confinement::Page => fields.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-                    Confinement::Widget => fields.put_static(&fields::CONTENT_SECURITY_POLICY, WIDGET_POLICY),
+                    Confinement::Map => fields.put(&fields::CONTENT_SECURITY_POLICY, self.map_policy.clone()),
+                    Confinement::Widget => fields.put(&fields::CONTENT_SECURITY_POLICY, self.widget_policy.clone()),
                     Confinement::Viewer => fields.put_static(&fields::CONTENT_SECURITY_POLICY, VIEWER_POLICY),
                 }
                 fields.put_number(&fields::CONTENT_LENGTH, variant.body.len() as u64);

@@ -18,6 +18,7 @@ use crate::semantics::precondition::{self, EntityTag, Precondition};
 use crate::semantics::problem::Problem;
 use crate::snapshot::pointer::Snapshot;
 
+use super::admit::FileTarget;
 use super::compose::{Answer, Asked, Body, ConstantHeaders, Outcome, about_body, of_snapshot};
 use super::find::{unsearched, unselected};
 use super::{Responder, head as fields};
@@ -45,8 +46,21 @@ struct FileHead {
 }
 
 impl Responder {
+    pub(super) async fn file(
+        &self,
+        constant_headers: &ConstantHeaders,
+        asked: Asked<'_>,
+        file: FileTarget,
+        client: IpAddr,
+    ) -> Result<Answer, Problem> {
+        match file {
+            FileTarget::Dump(kind, query) => self.dump(constant_headers, asked, (kind, query), client).await,
+            FileTarget::ChangeRecords { since } => self.change_records(constant_headers, asked, since, client).await,
+        }
+    }
+
     /// The answer from a dump.
-    pub(super) async fn dump(
+    async fn dump(
         &self,
         constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
@@ -81,14 +95,15 @@ impl Responder {
     }
 
     /// What has changed since a snapshot, with the records.
-    pub(super) async fn change_records(
+    async fn change_records(
         &self,
         constant_headers: &ConstantHeaders,
         mut asked: Asked<'_>,
         since: Result<Box<str>, Problem>,
         client: IpAddr,
     ) -> Result<Answer, Problem> {
-        let dumps = self.dumps.as_ref().filter(|_| self.finder.current.load().is_some());
+        // A wrong parameter is an error only where there is a snapshot.
+        let dumps = self.dumps.as_ref().filter(|_| self.finder.current.get().is_some());
         let dumps = dumps.ok_or_else(|| Problem::unknown_path("/changes.ndjson"))?;
         let (selected, published, tag) = dumps.changes(since?, client).await.map_err(unchanged)?;
         let state = precondition::evaluate(asked.method, asked.headers, Some(&tag));

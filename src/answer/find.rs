@@ -15,7 +15,6 @@ use crate::cache::reply::{Rendered, Reply, Stored};
 use crate::clock::{Clock, WallTime, ceil_seconds};
 use crate::config::Settings;
 use crate::limit::shares::Shares;
-use crate::limit::unread::Unread;
 use crate::mirror::details::Details;
 use crate::mirror::examiner::instants::Instants;
 use crate::pages::Pages;
@@ -25,7 +24,6 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::snapshot::journal::Journal;
 use crate::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::snapshot::verdicts::Verdicts;
 use crate::snapshots::earlier::EarlierSnapshots;
@@ -33,7 +31,7 @@ use crate::tasks::Aborted;
 use crate::upstream::client::AskError;
 use crate::upstream::status::OriginStatus;
 
-use super::admit::Target;
+use super::admit::ApiTarget;
 use super::compose::FromSnapshot;
 
 pub(super) use covered::{unsearched, unselected};
@@ -85,8 +83,6 @@ pub(crate) struct Finder {
     pub rewrite: Rewrite,
     /// What links start with.
     pub public_url: String,
-    /// The journal of changes of the current snapshot.
-    pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// What renders pages; a reload replaces it.
     pub pages: ArcSwap<Pages>,
     /// How many documents are rendered at the same time: two, of different households. Others wait, so that many of them
@@ -102,15 +98,13 @@ pub(crate) struct Finder {
     pub clock: Clock,
     /// `drain`, for the connections.
     pub settings: Settings,
-    /// Whether a rollback hides newer data. Then the origin's answers do not fit the current snapshot.
-    pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best. What is slow anyway is in boxes: each connection,
     /// and each stream, would have room for it otherwise.
-    pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller, unread: &Unread) -> Found {
-        let found = self.look_up(target, coding, &client, unread).await.unwrap_or_else(Found::Problem);
+    pub(crate) async fn find(&self, target: ApiTarget, coding: Coding, client: Caller) -> Found {
+        let found = self.look_up(target, &client).await.unwrap_or_else(Found::Problem);
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         let shown = if let Found::Provisional(ours) = &found { ours } else { &found };
         match shown {
@@ -121,66 +115,40 @@ impl Finder {
         found
     }
 
-    async fn look_up(
-        &self,
-        target: Target,
-        coding: Coding,
-        client: &Caller,
-        unread: &Unread,
-    ) -> Result<Found, Problem> {
-        if let Target::Document(wanted) = target {
-            return Box::pin(self.document(wanted, coding, client.address, unread)).await;
-        }
+    async fn look_up(&self, target: ApiTarget, client: &Caller) -> Result<Found, Problem> {
         let Some(published) = self.current.get() else {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { mut query, pin, has_size, raw } => {
+            ApiTarget::List { mut query, pin, has_size, raw } => {
                 let named = self.named(published, pin.as_deref())?;
                 if !has_size {
                     query.per_page = named.published.meta.form.page_size;
                 }
                 self.list(named, query, raw.as_deref(), client).await
             }
-            Target::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref())?, kind).await,
-            Target::Detail(id) => self.detail(published, id, client).await,
-            Target::NoListing(id) => self.no_listing(&id, client).await,
-            Target::OddList(asked) => self.odd(published, *asked, client).await,
-            Target::Search(query) => self.search(published, query, client).await,
-            Target::Changes { since } => self.changes(published, since?).await,
-            Target::Document(_)
-            | Target::Dump(..)
-            | Target::ChangeRecords { .. }
-            | Target::Moved(_)
-            | Target::Probe(_)
-            | Target::PassThrough { .. } => Err(Problem::internal()),
+            ApiTarget::Taxonomy { kind, pin } => self.taxonomy(self.named(published, pin.as_deref())?, kind).await,
+            ApiTarget::Detail(id) => self.detail(published, id, client).await,
+            ApiTarget::NoListing(id) => self.no_listing(&id, client).await,
+            ApiTarget::OddList(asked) => self.odd(published, *asked, client).await,
+            ApiTarget::Search(query) => self.search(published, query, client).await,
+            ApiTarget::Changes { since } => self.changes(published, since?).await,
         }
     }
 
     /// Before the first publication, or in shield use.
-    async fn uncovered(&self, target: Target, client: &Caller) -> Result<Found, Problem> {
-        let pin = match &target {
-            Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
-            Target::OddList(asked) => asked.odd.pin.as_deref(),
-            _ => None,
-        };
-        if let Some(pin) = pin {
+    async fn uncovered(&self, target: ApiTarget, client: &Caller) -> Result<Found, Problem> {
+        if let Some(pin) = target.pin() {
             return Err(Problem::snapshot_gone(pin, None));
         }
         match target {
-            Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
-            Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
-            Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
-            Target::NoListing(id) => Err(Problem::unknown_listing(&id[..])),
-            Target::OddList(asked) => self.through(&asked.ours?.path_and_query(), false, client).await,
-            Target::Changes { .. } => Err(Problem::unknown_path("/changes.json")),
-            Target::Search(_) => Err(Problem::unavailable("There is no snapshot yet").after(30)),
-            Target::Document(_)
-            | Target::Dump(..)
-            | Target::ChangeRecords { .. }
-            | Target::Moved(_)
-            | Target::Probe(_)
-            | Target::PassThrough { .. } => Err(Problem::internal()),
+            ApiTarget::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
+            ApiTarget::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
+            ApiTarget::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
+            ApiTarget::NoListing(id) => Err(Problem::unknown_listing(&id[..])),
+            ApiTarget::OddList(asked) => self.through(&asked.ours?.path_and_query(), false, client).await,
+            ApiTarget::Changes { .. } => Err(Problem::unknown_path("/changes.json")),
+            ApiTarget::Search(_) => Err(Problem::unavailable("There is no snapshot yet").after(30)),
         }
     }
 
@@ -198,7 +166,7 @@ impl Finder {
         client: &Caller,
     ) -> Result<Found, Problem> {
         let Some(proxy) = &self.proxy else {
-            let problem = if self.current.load().is_some() {
+            let problem = if self.current.get().is_some() {
                 Problem::unavailable(self.absent.query).after(self.absent.retry_after)
             } else {
                 Problem::unavailable(self.absent.data).after(30)

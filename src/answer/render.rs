@@ -3,8 +3,6 @@
 //!
 //! Callers: [`super::find`], which keeps what is made here.
 
-use xxhash_rust::xxh3::Xxh3Default;
-
 use crate::api::json::JsonError;
 use crate::api::links;
 use crate::api::links::Rewrite;
@@ -103,49 +101,17 @@ pub(crate) fn search(published: &Snapshot, query: &SearchQuery, hits: &Hits, pub
         total: hits.total,
         items,
     };
-    let page =
-        SearchPage { list, query, ignored: &hits.ignored, metres: hits.page.iter().map(|hit| hit.metres).collect() };
+    let page = SearchPage {
+        list,
+        query,
+        ignored: &hits.ignored,
+        facets: hits.facets.as_ref(),
+        metres: hits.page.iter().map(|hit| hit.metres).collect(),
+    };
     let link = links::search(published.license.as_deref(), query, hits.total, public_url);
     Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }
 
 fn tag(tag: Tag) -> Option<EntityTag> {
     EntityTag::parse(tag.to_header().as_bytes())
-}
-
-/// No reply has this hash.
-pub(super) const NO_BASIS: u128 = 0;
-
-/// The inputs of a taxonomy.
-pub(super) fn basis_of_taxonomy(published: &Snapshot, kind: TaxonomyKind) -> u128 {
-    let mut hasher = common(published);
-    part(&mut hasher, published.dataset.content.taxonomy(kind));
-    part(&mut hasher, published.meta.origin.as_deref().unwrap_or_default());
-    for (key, value) in published.meta.volatile_of(kind.path()) {
-        part(&mut hasher, &key);
-        part(&mut hasher, &value);
-    }
-    hasher.digest128().max(1)
-}
-
-/// The inputs of a detail, except its record.
-pub(super) fn basis_of_detail(published: &Snapshot) -> u128 {
-    common(published).digest128().max(1)
-}
-
-/// The licence is in `Link`, and volatile fields take no part in the tag.
-fn common(published: &Snapshot) -> Xxh3Default {
-    let mut hasher = Xxh3Default::new();
-    part(&mut hasher, published.license.as_deref().unwrap_or_default());
-    for key in published.meta.volatile.iter() {
-        part(&mut hasher, key);
-    }
-    part(&mut hasher, "");
-    hasher
-}
-
-/// Where one part ends and the next begins is part of the hash.
-fn part(hasher: &mut Xxh3Default, text: &str) {
-    hasher.update(&(text.len() as u64).to_le_bytes());
-    hasher.update(text.as_bytes());
 }

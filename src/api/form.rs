@@ -37,11 +37,15 @@ pub struct ListForm {
     pub pages: PageCount,
     /// The listings of a page where no number is asked for.
     pub page_size: u16,
+    /// Whether `filters` echoes something else than what was asked for. Ours stays as it was received.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub echoes_otherwise: bool,
 }
 
 impl Default for ListForm {
     fn default() -> Self {
-        Self { without: BTreeSet::new(), pages: PageCount::Full, page_size: ListQuery::DEFAULT_PER_PAGE }
+        let page_size = ListQuery::DEFAULT_PER_PAGE;
+        Self { without: BTreeSet::new(), pages: PageCount::Full, page_size, echoes_otherwise: false }
     }
 }
 
@@ -53,6 +57,7 @@ pub(crate) struct FormSeen {
     /// `total_pages`, and what it is by each rule.
     pages: Option<[u64; 3]>,
     page_size: Option<u16>,
+    echoes_otherwise: bool,
 }
 
 impl FormSeen {
@@ -86,7 +91,12 @@ impl FormSeen {
         let page_size = u16::try_from(shown).ok().filter(|shown| is_bare && (1..=100).contains(shown));
         // A list that is shorter than a page does not show how long a page is.
         let page_size = page_size.filter(|_| page.per_page.is_some() || page.total > shown);
-        Self { differing, pages, page_size }
+        let echo = fields.iter().find(|field| field.key == "filters").and_then(|field| json::fields(field.value).ok());
+        let is_echoed = |echo: &[Field<'_>], (name, value): (&str, &str)| {
+            echo.iter().any(|field| field.key == name && json::string(field.value).is_some_and(|text| text == value))
+        };
+        let echoes_otherwise = echo.is_some_and(|echo| !query.filters().all(|filter| is_echoed(&echo, filter)));
+        Self { differing, pages, page_size, echoes_otherwise }
     }
 }
 
@@ -114,6 +124,7 @@ impl ListForm {
             };
         }
         self.page_size = seen.page_size.unwrap_or(self.page_size);
+        self.echoes_otherwise |= seen.echoes_otherwise;
         *self != before
     }
 
@@ -153,6 +164,9 @@ impl ListForm {
                 "fields that depend on the filters are left out of filtered lists: {}",
                 names.join(", ")
             ));
+        }
+        if self.echoes_otherwise {
+            told.push("`filters` does not repeat what was asked for; this server repeats it as received".to_owned());
         }
         (!told.is_empty()).then(|| told.join("; "))
     }
@@ -202,6 +216,15 @@ mod tests {
             (&[(0, 50, 1, same)], PageCount::Full),
         ] {
             assert_eq!(learned("sport=golf", answers).pages, expected);
+        }
+        for (more, is_told) in [
+            (r#""facets":1,"filters":{"sport":"golf"},"#, false),
+            (r#""facets":1,"filters":{"sport":"golf","state":null},"#, false),
+            (r#""facets":1,"filters":{},"#, true),
+            (r#""facets":1,"filters":{"sportSlug":"golf"},"#, true),
+            (r#""facets":1,"filters":{"sport":"Golf"},"#, true),
+        ] {
+            assert_eq!(learned("sport=golf", &[(100, 50, 2, more)]).told().is_some(), is_told, "{more}");
         }
         for (more, without) in [(r#""facets":2,"#, "facets"), ("", "facets"), (r#""facets":1,"bounds":[1],"#, "bounds")]
         {

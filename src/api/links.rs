@@ -2,7 +2,7 @@
 //! in a taxonomy, `Location` in a head.
 //!
 //! Every other byte of a text stays. Callers: [`crate::answer`] for rendered answers, [`crate::proxy`] for those of the
-//! origin, [`crate::audit`]; [`crate::app`] builds the rules.
+//! origin; [`crate::app`] builds the rules.
 
 use std::borrow::Cow;
 

@@ -2,7 +2,7 @@
 //!
 //! Two readings. [`parse`]: the spellings whose meaning at the origin is known, a date and the times of RFC 3339, the
 //! offset optional. [`parse_any`]: those and all others of ISO 8601, where nobody can be asked. Callers:
-//! [`crate::api::listing`], [`crate::api::query`], [`crate::audit`].
+//! [`crate::api::listing`], [`crate::api::query`].
 
 use jiff::civil::{Date, ISOWeekDate, Weekday};
 

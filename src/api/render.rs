@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
+use super::facets::Facets;
 use super::form::{ListForm, PageCount};
 use super::hash::ContentHash;
 use super::json;
@@ -215,6 +216,8 @@ pub(crate) struct SearchPage<'a> {
     pub query: &'a SearchQuery,
     /// Words of the query that were left out.
     pub ignored: &'a [Box<str>],
+    /// How many results each sport and state has; `None`: not asked for.
+    pub facets: Option<&'a Facets>,
     /// How far each of its listings is from `near`, in metres; `None` without `near`.
     pub metres: Vec<Option<u32>>,
 }
@@ -232,6 +235,12 @@ impl SearchPage<'_> {
             }
             out.push(b'}');
         });
+        if let Some(facets) = self.facets {
+            out.pop_if(|end| *end == b'}');
+            out.extend_from_slice(b",\"facets\":");
+            facets.put(&mut out);
+            out.push(b'}');
+        }
         if !self.ignored.is_empty() && out.pop_if(|end| *end == b'}').is_some() {
             out.extend_from_slice(b",\"ignored\":");
             for (at, word) in self.ignored.iter().enumerate() {
@@ -254,6 +263,9 @@ impl SearchPage<'_> {
         for word in self.ignored {
             text.extend_from_slice(word.as_bytes());
             text.push(0);
+        }
+        if let Some(facets) = self.facets {
+            facets.put(&mut text);
         }
         Tag(xxh3_128(&text))
     }

@@ -7,7 +7,7 @@ use crate::telemetry::RouteLabel;
 use crate::words::named;
 
 use super::listing::ListingId;
-use super::query::finder::FinderQuery;
+use super::query::finder::{FinderForm, FinderQuery};
 use super::taxonomy::TaxonomyKind;
 
 /// The methods of known endpoints, for `Allow`.
@@ -141,6 +141,8 @@ named! {
         Docs = "/docs",
         OpenApi = "/openapi.json",
         Explore = "/explore",
+        /// What the map of the finder shows: JSON.
+        Points = "/explore/points.json",
         Embed = "/embed",
         ListingSchema = "/schema/listing.json",
         DetailSchema = "/schema/detail.json",
@@ -181,7 +183,7 @@ impl Document {
 
     /// Whether it says something of the data where there is some.
     pub const fn shows_data(self) -> bool {
-        !matches!(self, Self::Docs | Self::Robots | Self::FaviconSvg | Self::FaviconIco)
+        !matches!(self, Self::Robots | Self::FaviconSvg | Self::FaviconIco)
     }
 }
 
@@ -204,7 +206,11 @@ impl WantedDocument {
         match self {
             Self::Fixed(document) => path == document.path().as_bytes(),
             Self::Explore(query) => {
-                let document = if query.is_embedded { Document::Embed } else { Document::Explore };
+                let document = match query.form {
+                    FinderForm::Page => Document::Explore,
+                    FinderForm::Widget => Document::Embed,
+                    FinderForm::Points(_) => Document::Points,
+                };
                 path == document.path().as_bytes()
             }
             Self::Venue(id) => path == format!("/venues/{id}").as_bytes(),
@@ -225,7 +231,7 @@ impl WantedDocument {
     pub fn weight(&self) -> usize {
         match self {
             Self::Fixed(_) | Self::Venue(_) => 16,
-            Self::Explore(query) => query.search.weight(),
+            Self::Explore(query) => query.weight(),
             Self::Asset(name) => name.len(),
         }
     }

@@ -3,6 +3,8 @@
 //!
 //! Callers: [`crate::snapshot::verdicts`] keeps a verdict for each, `mirror::examiner` asks.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::odd::Row;
@@ -118,6 +120,12 @@ impl Shape {
         slugs.chain(self.form().map(Form::name)).collect::<Vec<_>>().join("+")
     }
 
+    /// The taxonomy of its only filter; `None`: it has others, or none.
+    pub(crate) fn only_taxonomy(self) -> Option<TaxonomyKind> {
+        let kind = TaxonomyKind::ALL.into_iter().find(|kind| self.has(*kind));
+        kind.filter(|_| self.filters() == 1)
+    }
+
     /// Without this filter.
     pub(crate) const fn without(self, kind: TaxonomyKind) -> Self {
         Self(self.0 & !(1 << kind.index()))
@@ -158,9 +166,48 @@ impl From<Shape> for String {
     }
 }
 
+/// A value of a filter: `sport=golf`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) struct TermName {
+    pub kind: TaxonomyKind,
+    pub slug: Box<str>,
+}
+
+impl TermName {
+    /// Those of a query.
+    pub(crate) fn all_of(query: &ListQuery) -> impl Iterator<Item = Self> {
+        let of = |kind: TaxonomyKind| query.slug(kind).map(|slug| Self { kind, slug: slug.into() });
+        TaxonomyKind::ALL.into_iter().filter_map(of)
+    }
+}
+
+impl fmt::Display for TermName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.kind.parameter(), self.slug)
+    }
+}
+
+impl From<TermName> for String {
+    fn from(term: TermName) -> Self {
+        term.to_string()
+    }
+}
+
+impl TryFrom<String> for TermName {
+    type Error = UnknownShape;
+
+    fn try_from(name: String) -> Result<Self, UnknownShape> {
+        let (parameter, slug) = name.split_once('=').unwrap_or_default();
+        let kind = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == parameter);
+        let term = kind.map(|kind| Self { kind, slug: slug.into() });
+        term.ok_or(UnknownShape(name))
+    }
+}
+
 /// No shape has this name.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no shape of a request")]
+#[error("{0:?} is no shape of a request, and no value of a filter")]
 pub struct UnknownShape(String);
 
 impl TryFrom<String> for Shape {

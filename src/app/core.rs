@@ -10,8 +10,6 @@ use parking_lot::RwLock;
 use url::Url;
 
 use crate::api::links::Rewrite;
-use crate::audit::Auditor;
-use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Settings, Use};
@@ -24,6 +22,7 @@ use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::examiner::Examiner;
 use crate::mirror::examiner::instants::Instants;
+use crate::mirror::examiner::report::Audits;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task;
 use crate::proxy::{Proxy, ProxyConfig};
@@ -31,7 +30,7 @@ use crate::search::Searches;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::pointer::SnapshotPointer;
 use crate::snapshots::{ORIGIN, Policy, Snapshots, SnapshotsError, follow};
-use crate::store::{DataDir, OpenError, Store, StoreError};
+use crate::store::{DataDir, Store, StoreError};
 use crate::upstream::budget::Budget;
 use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
 use crate::upstream::connector::Pipe;
@@ -89,7 +88,6 @@ pub(crate) struct Mirror {
     /// Finds out what queries mean at the origin.
     pub examiner: Examiner,
     pub instants: Instants,
-    pub auditor: Auditor,
     /// Takes requests for audits.
     pub audits: Audits,
     /// Takes the first data from an object store; `None` without `replica.url`.
@@ -302,7 +300,7 @@ impl Mirror {
             Evidence::new()
         });
         let newest = snapshots.newest().clone();
-        let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
+        let known = newest.get().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
         let (commands, audits) = (Commands::default(), Audits::default());
         let shared = MirrorContext {
             copies: Copies::new(origin.client.clone(), store.clone(), Arc::new(RwLock::new(known)), newest.clone()),
@@ -317,9 +315,8 @@ impl Mirror {
         Ok(Self {
             seed: fleet::follower(config, &data, data_dir, clock)?,
             sweeper: Sweeper(shared.clone()),
-            examiner: Examiner::new(shared.clone()),
+            examiner: Examiner::new(shared.clone(), audits.clone()),
             instants: Instants::new(shared.clone()),
-            auditor: Auditor::new(shared.clone(), audits.clone()),
             worker: DetailWorker { shared: shared.clone(), all: config.mirror.details == DetailsMode::All },
             lists: task::Mirror::new(shared, snapshots.clone(), evidence),
             data,
@@ -352,7 +349,7 @@ fn snapshots(settings: &Settings, store: &Arc<Store>, current: &SnapshotPointer,
 /// The same failure, with advice for the operator.
 fn hopeless(error: AppError, path: &Path) -> AppError {
     match error {
-        AppError::Store(StoreError::Damaged(detail)) | AppError::Open(OpenError::Damaged { detail, .. }) => {
+        AppError::Store(StoreError::Damaged(detail)) | AppError::Open(StoreError::Damaged(detail)) => {
             AppError::Damaged { path: path.display().to_string(), detail }
         }
         other => other,
@@ -371,20 +368,16 @@ fn address(key: &'static str, text: &str) -> Result<Url, AppError> {
 fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<Store, AppError> {
     match Store::open(data_dir) {
         Ok(store) => Ok(store),
-        Err(OpenError::Damaged { path, detail }) if rebuilds => {
-            let failed = |source| AppError::Unhealed { path: path.display().to_string(), source };
-            let healed = crate::store::salvage(data_dir).map_err(failed)?;
+        Err(StoreError::Damaged(detail)) if rebuilds => {
+            let path = data_dir.path().join("grandstand.redb").display().to_string();
+            let healed = crate::store::salvage(data_dir).map_err(|source| AppError::Unhealed { path, source })?;
             let store = Store::open(data_dir).map_err(AppError::Open)?;
-            store.tell_repaired(healed.text(&path, &detail));
+            store.tell_repaired(healed.text(store.path(), &detail));
             // A replica fetches everything again.
             follow::forget(&store)?;
             Ok(store)
         }
-        Err(error @ OpenError::Damaged { .. }) => {
-            let path = data_dir.path().join("grandstand.redb");
-            Err(hopeless(AppError::Open(error), &path))
-        }
-        Err(error) => Err(AppError::Open(error)),
+        Err(error) => Err(hopeless(AppError::Open(error), &data_dir.path().join("grandstand.redb"))),
     }
 }
 
@@ -423,7 +416,8 @@ fn origin_client(
     )?;
     let client = OriginClient::over(Arc::new(wire.clone()), client, budget, status, clock.clone());
     let on_the_wire = share_descriptors(raise_descriptors(), 0, 0).origin;
-    let client = client.with_cache_ttl(config.origin.cache_ttl).with_most_on_the_wire(on_the_wire);
+    let client = client.with_cache_ttl(config.origin.cache_ttl).with_room(config.limits.origin_bytes);
+    let client = client.with_most_on_the_wire(on_the_wire);
     bound(&client, config);
     Ok((client, wire))
 }

@@ -8,7 +8,7 @@ use crate::bundle::signature::SignatureError;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::DatasetError;
 use crate::snapshots::SnapshotsError;
-use crate::store::{OpenError, StoreError};
+use crate::store::StoreError;
 use crate::upstream::client::ClientError;
 use crate::words::remedy;
 
@@ -23,7 +23,7 @@ pub enum AppError {
     Certificate(String),
     /// The data directory cannot be used.
     #[error(transparent)]
-    Open(OpenError),
+    Open(StoreError),
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),

@@ -48,7 +48,7 @@ pub(super) fn follower(
     Ok(Some(Follower {
         place,
         data_dir: data_dir.path().to_owned(),
-        most: config.bundle.max_size,
+        most: crate::bundle::MOST_BYTES,
         snapshots: data.snapshots.clone(),
         details: data.details.clone(),
         trusted: trusted_keys(config)?,

@@ -11,11 +11,14 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, future, stream};
 use tokio::sync::mpsc;
 
+use crate::bundle::signature::Opened;
 use crate::config::{Config, Details as DetailsMode};
 use crate::mirror::details::Details;
+use crate::snapshots::import::ImportOutcome;
+use crate::snapshots::{Snapshots, SnapshotsError};
 
 use super::Server;
-use super::core::{Core, expect_data};
+use super::core::{Core, Role, expect_data};
 use super::error::AppError;
 use super::services::Services;
 use super::sockets::Addresses;
@@ -51,7 +54,7 @@ impl Purpose {
         match self {
             Self::Stored | Self::Export(_) | Self::Import => &[],
             Self::Sync => &["mirror", "examiner", "details"],
-            Self::Audit => &["mirror", "audit"],
+            Self::Audit => &["mirror", "examiner"],
         }
     }
 }
@@ -60,7 +63,7 @@ impl Purpose {
 pub(crate) struct Hosted {
     services: Services,
     connections: mpsc::UnboundedSender<UnixStream>,
-    details: Option<Details>,
+    data: Option<(Snapshots, Details)>,
 }
 
 impl Hosted {
@@ -70,14 +73,17 @@ impl Hosted {
         // What serves clients or tells others.
         config.access.enabled = false;
         (config.tls, config.publish.url, config.rate_limit.store) = (None, None, None);
-        match purpose {
-            Purpose::Audit => config.mirror.examine_per_hour = 0,
-            _ => config.mirror.details = DetailsMode::All,
+        if *purpose != Purpose::Audit {
+            config.mirror.details = DetailsMode::All;
         }
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let addresses = Addresses { public: Vec::new(), tls: Vec::new(), admin: nowhere };
-        let Server { operators, tasks, details, .. } =
-            Server::build(&config, &addresses, purpose.open(&config)?, None)?;
+        let mut core = purpose.open(&config)?;
+        if let (Purpose::Audit, Role::Mirror(mirror)) = (purpose, &mut core.role) {
+            mirror.examiner.audits_only();
+        }
+        let data = core.data().map(|data| (data.snapshots.clone(), data.details.clone()));
+        let Server { operators, tasks, .. } = Server::build(&config, &addresses, core, None)?;
         let (mut services, (connections, mut accepted)) = (Services::new(), mpsc::unbounded_channel::<UnixStream>());
         let accepted = stream::poll_fn(move |context| accepted.poll_recv(context))
             .filter_map(|stream| future::ready(tokio::net::UnixStream::from_std(stream).ok()));
@@ -87,7 +93,7 @@ impl Hosted {
                 services.run(name, task)?;
             }
         }
-        Ok(Self { services, connections, details })
+        Ok(Self { services, connections, data })
     }
 
     /// The client's end of a connection.
@@ -100,10 +106,16 @@ impl Hosted {
         Ok(ours)
     }
 
+    /// Imports a bundle that was verified, as `POST /bundle` does.
+    pub(crate) fn import(&self, opened: Opened, allow_older: bool) -> Result<ImportOutcome, SnapshotsError> {
+        let (snapshots, details) = self.data.as_ref().ok_or(SnapshotsError::Moved)?;
+        snapshots.import_opened(opened, allow_older, details)
+    }
+
     /// Ends it; returns whether every detail that arrived is stored.
     pub(crate) fn close(self) -> bool {
         self.services.stop();
-        let is_stored = self.details.as_ref().is_none_or(Details::flush);
+        let is_stored = self.data.as_ref().is_none_or(|(_, details)| details.flush());
         self.services.end();
         is_stored
     }

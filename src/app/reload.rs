@@ -33,6 +33,7 @@ use crate::serve::tls::certificate::Watched;
 use crate::shared_limit::SharedLimit;
 use crate::snapshots::Snapshots;
 use crate::telemetry::access::{AccessLog, InEffect};
+use crate::telemetry::findings::Kind;
 use crate::upstream::client::OriginClient;
 
 use super::error::AppError;
@@ -115,7 +116,8 @@ impl Reload {
                     certificate.look(None);
                 }
                 self.reopen_logs();
-                tracing::error!("the configuration has mistakes; the old one stays in effect: {}", errors.join("; "));
+                let (finding, told) = (Kind::ReloadFailed.name(), errors.join("; "));
+                tracing::error!(finding, "the configuration has mistakes; the old one stays in effect: {told}");
                 ReloadFacts { at, errors, ..ReloadFacts::default() }
             }
         };
@@ -150,8 +152,7 @@ impl Reload {
         {
             changes.applied.push("tls.cert".to_owned());
         }
-        let kept = |config: &Config| (config.mirror.keep, config.mirror.keep_daily);
-        if kept(running) != kept(next)
+        if running.mirror.keep != next.mirror.keep
             && let Some(snapshots) = &self.snapshots
             && let Err(error) = snapshots.tidy()
         {
@@ -201,7 +202,7 @@ impl Reload {
 
 /// Bounds the way to the origin.
 pub(super) fn bound(client: &OriginClient, config: &Config) {
-    client.set_bounds(config.limits.origin_bytes, longest_pause(config));
+    client.set_longest_pause(longest_pause(config));
     client.budget().set_ipv6_prefix(config.rate_limit.ipv6_prefix);
     if config.usage() == Use::Mirror {
         client.budget().expect_refreshes(rhythm::due(config.ttl));
@@ -274,6 +275,8 @@ impl Fixed {
             usage: config.usage().as_str(),
             has_snapshots: config.usage() != Use::Shield,
             requests_per_minute: config.rate_limit.requests_per_minute.map_or(0, NonZeroU32::get),
+            tiles: config.pages.tiles.as_ref().map(|tiles| tiles.as_str().to_owned()),
+            tiles_credit: config.pages.tiles_credit.clone(),
         };
         Pages::new(site).of_demo(self.is_demo)
     }
@@ -294,11 +297,15 @@ fn constant_headers(config: &Config) -> ConstantHeaders {
         stale_if_error: config.cache.stale_if_error,
     };
     let passes = config.usage().has_origin() && !config.passthrough.paths.is_empty();
-    ConstantHeaders::new(
+    let headers = ConstantHeaders::new(
         cache_control,
         config.usage() != Use::Offline,
         if passes { &config.passthrough.methods[..] } else { &[] },
-    )
+    );
+    match &config.pages.tiles {
+        Some(tiles) => headers.with_tiles(tiles.origin()),
+        None => headers,
+    }
 }
 
 /// The path of `public_url`, if any.

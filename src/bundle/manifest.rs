@@ -91,13 +91,13 @@ pub struct Manifest {
     /// What formats before 5 say of the origin's filters.
     #[serde(default, skip_serializing)]
     pub disproved: Option<Vec<String>>,
-    /// What queries mean at the origin; from format 5 on.
+    /// What queries mean at the origin; absent before format 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Told>,
-    /// As [`SnapshotMeta::form`]; from format 5 on, if it is not as documented.
+    /// As [`SnapshotMeta::form`], if it is not as documented.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<ListForm>,
-    /// Whether the evidence is that of the base, and not in the file; from format 4 on.
+    /// Whether the evidence is that of the base, and not in the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_evidence: bool,
 }

@@ -14,7 +14,7 @@ use super::manifest::{Counts, Manifest};
 use super::part::PartKind;
 use super::parts::{self, PartReader, PartSeal, UnpackedPart};
 use super::records::Records;
-use super::{BundleError, FORMAT, MAX_TEXT, Progress, WITH_KEPT_EVIDENCE, WITH_LESSONS, WITHOUT_LESSONS};
+use super::{BundleError, FORMAT, MAX_TEXT, Progress};
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::page::Envelope;
@@ -86,12 +86,6 @@ impl Bundle {
         let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file), progress)?;
         let part = parts.one(PartKind::Manifest)?;
         let manifest = Manifest::read(&part.raw).map_err(|wrong| part.malformed(wrong))?;
-        if manifest.keeps_evidence && parts.format < WITH_KEPT_EVIDENCE {
-            return Err(part.malformed(format!("bundles of format {} have their own evidence", parts.format)));
-        }
-        if (manifest.verdicts.is_some() || manifest.form.is_some()) && parts.format < FORMAT {
-            return Err(part.malformed(format!("bundles of format {} have no verdicts", parts.format)));
-        }
         parts.is_full = manifest.base.is_none();
         let envelope = parsed(&parts.one(PartKind::Envelope)?, Envelope::check)?;
         let mut taxonomy = || parts.one(PartKind::Taxonomy);
@@ -99,11 +93,9 @@ impl Bundle {
         let order = read_order(&mut parts, &manifest)?;
         let summaries = read_summaries(&mut parts, &manifest, known)?;
         let evidence = if manifest.keeps_evidence { Evidence::new() } else { read_evidence(&mut parts)? };
-        // What former programs learned of odd requests: verdicts took its place.
-        match parts.format {
-            WITHOUT_LESSONS => {}
-            WITH_LESSONS => drop(parts.one(PartKind::Lessons)?),
-            _ => drop(parts.another(PartKind::Lessons)?),
+        // Formats 2 to 4 may have what the program learned of odd requests. Verdicts took its place.
+        if parts.format < FORMAT {
+            parts.another(PartKind::Lessons)?;
         }
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();

@@ -37,7 +37,7 @@ named! {
         Validators(8) = "validators",
         /// The end.
         End(9) = "end",
-        /// What former programs learned of odd requests; from format 2.
+        /// What earlier versions learned of odd requests: it is skipped.
         Lessons(10) = "lessons",
     }
 }

@@ -296,13 +296,13 @@ pub(super) struct PartWriter<W> {
 }
 
 impl<W: Write> PartWriter<W> {
-    pub(super) fn begin(mut out: W, level: i32, format: u16, is_full: bool) -> io::Result<Self> {
-        out.write_all(&part::start(format))?;
+    pub(super) fn begin(mut out: W, level: i32, is_full: bool) -> io::Result<Self> {
+        out.write_all(&part::start(FORMAT))?;
         Ok(Self {
             out,
             packer: part::packer(level)?,
             is_full,
-            chain: part::first(format),
+            chain: part::first(FORMAT),
             count: 0,
             raw: 0,
             held: 0,

@@ -1,8 +1,8 @@
 //! Signatures of bundles: detached, as the `minisign` tool writes and verifies them; and opening a bundle file, if its
 //! signature suffices.
 //!
-//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle. The signature is
-//! verified before the content is read.
+//! It signs and verifies any file. A bundle is read once to verify it and its signature; nothing of it is used before both
+//! are judged, and the signature is judged first.
 //!
 //! Only the prehashed form is accepted: see the end of [the format](super). Callers: [`crate::fleet`], [`crate::cli`],
 //! [`crate::admin`], [`crate::app`].
@@ -14,7 +14,8 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ct_codecs::{Base64, Decoder};
-use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
+use minisign::{SecretKey, SecretKeyBox};
+use minisign_verify::{PublicKey, StreamVerifier};
 use rustix::fs::OFlags;
 
 use super::{Bundle, BundleError, Progress, check_beginning};
@@ -26,6 +27,12 @@ pub(crate) const INPUT: &str = "standard input";
 
 /// The longest signature in bytes, with its comments.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
+
+/// The length of a signature with its algorithm and the id of its key, in bytes.
+const SIGNATURE_LEN: usize = 74;
+/// The algorithms: of a signature over the hash of the file, and of one over the file. Keys name the second.
+const PREHASHED: &[u8] = b"ED";
+const LEGACY: &[u8] = b"Ed";
 
 /// How an encrypted secret key begins, and a plain one.
 const ENCRYPTED: &str = "RWRTY0Iy";
@@ -120,7 +127,10 @@ pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureErr
 }
 
 /// A well-formed signature, not verified.
-pub struct Signature(SignatureBox);
+pub struct Signature {
+    key: KeyId,
+    text: minisign_verify::Signature,
+}
 
 impl Signature {
     /// Reads the signature of a bundle; `None`: there is none.
@@ -135,23 +145,28 @@ impl Signature {
             return Err(wrong("it is too long"));
         }
         let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
-        // The library takes the signature of the comment to be of the right length: 64 bytes.
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        match lines.as_slice() {
-            [_, signature, _, comment, rest @ ..] if rest.iter().all(|line| line.is_empty()) => {
-                if signature.len() != 100 || comment.len() != 88 || !comment.ends_with("==") {
-                    return Err(wrong("it has the wrong length"));
-                }
-            }
-            _ => return Err(wrong("it does not have four lines")),
+        let [untrusted, signature, comment, own, rest @ ..] = lines.as_slice() else {
+            return Err(wrong("it does not have four lines"));
+        };
+        if rest.iter().any(|line| !line.is_empty()) {
+            return Err(wrong("it does not have four lines"));
         }
-        let signature = SignatureBox::from_string(text).map_err(|error| wrong(&error.to_string()))?;
-        if signature.is_prehashed() { Ok(Self(signature)) } else { Err(SignatureError::Legacy) }
+        let bytes = Base64::decode_to_vec(signature, None).ok().filter(|bytes| bytes.len() == SIGNATURE_LEN);
+        let bytes = bytes.ok_or_else(|| wrong("it has the wrong length"))?;
+        match &bytes[..2] {
+            PREHASHED => {}
+            LEGACY => return Err(SignatureError::Legacy),
+            _ => return Err(wrong("its algorithm is not known")),
+        }
+        let text = minisign_verify::Signature::decode(&[*untrusted, signature, comment, own].join("\n"));
+        let text = text.map_err(|error| wrong(&error.to_string()))?;
+        Ok(Self { key: KeyId::of(&bytes[2..10]), text })
     }
 
     /// The id of its key, not verified.
-    pub(crate) fn key(&self) -> KeyId {
-        KeyId::of(self.0.keynum())
+    pub(crate) const fn key(&self) -> KeyId {
+        self.key
     }
 
     /// Checks that its key id is that of a trusted key. Needs no file yet.
@@ -162,27 +177,47 @@ impl Signature {
     }
 
     /// Verifies that a trusted key signed the file, which is read once.
-    pub(crate) fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
-        let key = self.key();
-        let mut file = Hashed { file, hasher: blake3::Hasher::new() };
-        let mut verified = Err(SignatureError::Untrusted { found: key, trusted: trusted.ids() });
-        for known in trusted.of(key) {
-            file.file.rewind()?;
-            file.hasher.reset();
-            verified = match minisign::verify(known, &self.0, &mut file, true, false, false) {
-                Ok(()) => return self.signed(&file.hasher),
-                Err(error) if matches!(error.kind(), minisign::ErrorKind::Io) => {
-                    return Err(SignatureError::Read(io::Error::other(error.to_string())));
-                }
-                Err(_) => Err(SignatureError::Wrong(key)),
-            };
-        }
-        verified
+    pub(crate) fn verify(&self, file: impl Read, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
+        Verifying::of(file, self, trusted).finish(self, trusted)
+    }
+}
+
+/// A file that is hashed while it is read, for its signature.
+struct Verifying<'a, R> {
+    file: R,
+    /// One for each trusted key with the id of the signature: more than one only if somebody made them so.
+    verifiers: Vec<StreamVerifier<'a>>,
+}
+
+impl<'a, R: Read> Verifying<'a, R> {
+    fn of(file: R, signature: &'a Signature, trusted: &'a TrustedKeys) -> Self {
+        let verifiers = trusted.of(signature.key).filter_map(|known| known.verify_stream(&signature.text).ok());
+        Self { file, verifiers: verifiers.collect() }
     }
 
-    fn signed(&self, hasher: &blake3::Hasher) -> Result<Signed, SignatureError> {
-        let comment = self.0.trusted_comment().map_err(|error| SignatureError::NotASignature(error.to_string()))?;
-        Ok(Signed { key: self.key(), comment, file_hash: hasher.finalize() })
+    /// Reads the rest, and judges the signature.
+    fn finish(mut self, signature: &Signature, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
+        io::copy(&mut self, &mut io::sink())?;
+        signature.check_key(trusted)?;
+        if self.verifiers.iter_mut().any(|verifier| verifier.finalize().is_ok()) {
+            return Ok(Signed { key: signature.key, comment: signature.text.trusted_comment().to_owned() });
+        }
+        Err(SignatureError::Wrong(signature.key))
+    }
+}
+
+impl<R: Read> Read for Verifying<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.verifiers.iter_mut().for_each(|verifier| verifier.update(&buffer[..read]));
+        Ok(read)
+    }
+}
+
+/// Only before the first byte is read.
+impl<R: Seek> Seek for Verifying<'_, R> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
     }
 }
 
@@ -193,20 +228,20 @@ pub(crate) struct Signed {
     pub key: KeyId,
     /// The signed comment.
     pub comment: String,
-    /// BLAKE3 of the verified file, to compare with the opened bundle.
-    pub file_hash: blake3::Hash,
 }
 
 /// The keys whose signatures are accepted.
 #[derive(Clone, Default)]
-pub struct TrustedKeys(Vec<PublicKey>);
+pub struct TrustedKeys(Vec<(KeyId, PublicKey)>);
 
 impl TrustedKeys {
     /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
     pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
         let key = |line: &'a str| {
-            let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
-            key.ok_or_else(|| SignatureError::NotAKey(line.to_owned()))
+            let bytes = Base64::decode_to_vec(line, None).ok().filter(|bytes| bytes.starts_with(LEGACY));
+            let key = PublicKey::from_base64(line).ok().zip(bytes);
+            key.map(|(key, bytes)| (KeyId::of(&bytes[2..10]), key))
+                .ok_or_else(|| SignatureError::NotAKey(line.to_owned()))
         };
         lines.into_iter().map(key).collect::<Result<_, _>>().map(Self)
     }
@@ -218,42 +253,23 @@ impl TrustedKeys {
 
     /// These keys, and the one of `signer`.
     pub(crate) fn and(&self, signer: &Signer) -> Result<Self, SignatureError> {
-        Ok(Self(self.0.iter().cloned().chain([signer.public()?]).collect()))
+        let own = Self::parse([signer.public()?.to_base64().as_str()])?;
+        Ok(Self(self.0.iter().cloned().chain(own.0).collect()))
     }
 
     /// The keys with this id: more than one only if somebody made them so.
     fn of(&self, id: KeyId) -> impl Iterator<Item = &PublicKey> {
-        self.0.iter().filter(move |known| KeyId::of(known.keynum()) == id)
+        self.0.iter().filter(move |(known, _)| *known == id).map(|(_, key)| key)
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.iter().map(|key| KeyId::of(key.keynum()).to_string()).collect()
+        self.0.iter().map(|(id, _)| id.to_string()).collect()
     }
 }
 
 impl fmt::Debug for TrustedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.ids()).finish()
-    }
-}
-
-/// A reader that hashes.
-struct Hashed<R> {
-    file: R,
-    hasher: blake3::Hasher,
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.hasher.update(&buffer[..read]);
-        Ok(read)
-    }
-}
-
-impl<R: Seek> Seek for Hashed<R> {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        self.file.seek(to)
     }
 }
 
@@ -302,8 +318,8 @@ impl Signer {
         KeyId::of(self.0.keynum())
     }
 
-    fn public(&self) -> Result<PublicKey, SignatureError> {
-        PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))
+    fn public(&self) -> Result<minisign::PublicKey, SignatureError> {
+        minisign::PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))
     }
 
     /// Signs a file, which is read once; returns the text of the signature. `comment` is signed, too, and has one line.
@@ -352,7 +368,7 @@ pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
     /// The file is larger than the limit.
-    #[error("{} has {length} bytes, more than bundle.max_size ({most})", path.display())]
+    #[error("{} has {length} bytes; a bundle may have {most}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -379,6 +395,14 @@ pub(crate) enum TrustError {
     Bundle(#[from] BundleError),
 }
 
+/// What is known of a signature before its file is read.
+pub(crate) enum Claim {
+    /// None is required.
+    Free(Voucher),
+    /// It is to be verified. Its key is trusted.
+    Signed(Signature),
+}
+
 /// The result of checking the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Voucher {
@@ -392,6 +416,16 @@ pub(crate) enum Voucher {
     Signed(Signed),
 }
 
+impl Voucher {
+    /// The trusted key that signed; `None`: no signature was verified.
+    pub(crate) const fn signed_by(&self) -> Option<KeyId> {
+        match self {
+            Self::Signed(signed) => Some(signed.key),
+            Self::Nobody | Self::Unverified(_) | Self::Unreadable(_) => None,
+        }
+    }
+}
+
 /// A bundle that may be used.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -401,18 +435,37 @@ pub(crate) struct Opened {
     pub voucher: Voucher,
 }
 
-/// Opens a bundle whose signature was judged, beside data in memory: see [`Bundle::open_beside`]. `progress` gets bytes.
-/// Refuses a bundle that is not the file that was signed.
+/// Opens a bundle beside data in memory (see [`Bundle::open_beside`]), and verifies its signature, in one pass. `progress`
+/// gets bytes.
 pub(crate) fn open(
     file: File,
-    voucher: Voucher,
+    claim: Claim,
+    trusted: &TrustedKeys,
     known: Option<&Dataset>,
     progress: Progress<'_>,
-) -> Result<Opened, BundleError> {
-    let bundle = Bundle::open_beside(&file, known, progress)?;
-    match &voucher {
-        Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed),
-        _ => Ok(Opened { file, bundle, voucher }),
+) -> Result<Opened, TrustError> {
+    let (bundle, voucher) = read(&file, claim, trusted, known, progress);
+    // Whose it is comes first: what a stranger has altered may look like anything.
+    let voucher = voucher?;
+    Ok(Opened { bundle: bundle?, voucher, file })
+}
+
+/// The same, whatever comes of one of the two.
+pub(crate) fn read(
+    file: &File,
+    claim: Claim,
+    trusted: &TrustedKeys,
+    known: Option<&Dataset>,
+    progress: Progress<'_>,
+) -> (Result<Bundle, BundleError>, Result<Voucher, TrustError>) {
+    match claim {
+        Claim::Free(voucher) => (Bundle::open_beside(file, known, progress), Ok(voucher)),
+        Claim::Signed(signature) => {
+            let mut verifying = Verifying::of(file, &signature, trusted);
+            let bundle = Bundle::open_beside(&mut verifying, known, progress);
+            let signed = verifying.finish(&signature, trusted);
+            (bundle, signed.map(Voucher::Signed).map_err(TrustError::from))
+        }
     }
 }
 
@@ -425,19 +478,22 @@ pub(crate) fn open_file(path: &Path, most: u64) -> Result<File, TrustError> {
     }
 }
 
-/// Verifies the signature beside a file. `path`: the name of the file, or [`INPUT`]. Refuses a file that is no bundle
-/// by its first bytes, and an unsigned bundle if any key is trusted.
-pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
+/// Looks at the signature beside a file. `path`: the name of the file, or [`INPUT`]. Refuses a file that is no bundle by its
+/// first bytes, and, if any key is trusted, an unsigned bundle and one of another key.
+pub(crate) fn claim(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Claim, TrustError> {
     let mut start = [0; 16];
     let length = file.read_at(&mut start, 0).map_err(BundleError::from)?;
     check_beginning(&start[..length])?;
     Ok(match (Signature::beside(path), trusted.is_empty()) {
-        (Ok(None), true) => Voucher::Nobody,
+        (Ok(None), true) => Claim::Free(Voucher::Nobody),
         (Ok(None), false) if path == Path::new(INPUT) => return Err(TrustError::UnsignedInput),
         (Ok(None), false) => return Err(TrustError::Unsigned(path.to_owned())),
-        (Ok(Some(signature)), true) => Voucher::Unverified(signature.key()),
-        (Ok(Some(signature)), false) => Voucher::Signed(signature.verify(file, trusted)?),
-        (Err(error), true) => Voucher::Unreadable(error.to_string()),
+        (Ok(Some(signature)), true) => Claim::Free(Voucher::Unverified(signature.key())),
+        (Ok(Some(signature)), false) => {
+            signature.check_key(trusted)?;
+            Claim::Signed(signature)
+        }
+        (Err(error), true) => Claim::Free(Voucher::Unreadable(error.to_string())),
         (Err(error), false) => return Err(error.into()),
     })
 }

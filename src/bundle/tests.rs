@@ -13,7 +13,7 @@ use std::io::Cursor;
 use bytes::Bytes;
 
 use super::manifest::Base;
-use super::{Bundle, BundleError, Counts, Detail, Export, LEVEL, WriteError, Written, write};
+use super::{Bundle, BundleError, Counts, Detail, Export, FORMAT, LEVEL, WriteError, Written, write};
 use crate::api::form::ListForm;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};

@@ -9,9 +9,7 @@ use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
 use super::records::{self, Body, Validators};
-use super::{
-    Detail, FORMAT, MAX_TEXT, WITH_KEPT_EVIDENCE, WITH_NEW_NAMES, WITHOUT_LESSONS, WriteError, delta, unwritable,
-};
+use super::{Detail, MAX_TEXT, WriteError, delta, unwritable};
 use crate::api::form::ListForm;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{ListingId, Summary};
@@ -56,8 +54,7 @@ pub(crate) fn write<W: Write, E>(
     export: &Export<'_>,
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
 ) -> Result<Written, WriteError<E>> {
-    let format = lowest_format(export);
-    let mut parts = PartWriter::begin(out, export.level, format, export.base.is_none())?;
+    let mut parts = PartWriter::begin(out, export.level, export.base.is_none())?;
     let before = export.base.map(Hashes::of);
     let manifest = manifest_of(export, before.as_ref());
     manifest.check().map_err(|why| unwritable("the manifest", why))?;
@@ -86,27 +83,6 @@ pub(crate) fn write<W: Write, E>(
     }
     parts.out.flush()?;
     Ok(Written { manifest, digest, bytes: parts.bytes })
-}
-
-/// The lowest format that holds what there is.
-fn lowest_format(export: &Export<'_>) -> u16 {
-    let envelope = &export.content.envelope;
-    let has_new_number = !envelope.empty_numbers.are_usual() || envelope.largest_page.is_some();
-    let has_new_field = envelope.stated_total().is_some() || has_new_number;
-    if export.verdicts.is_some() || form_of(export.meta).is_some() {
-        FORMAT
-    } else if export.evidence.is_none() {
-        WITH_KEPT_EVIDENCE
-    } else if has_new_field {
-        WITH_NEW_NAMES
-    } else {
-        WITHOUT_LESSONS
-    }
-}
-
-/// The form of lists, if it is not as documented.
-fn form_of(meta: &SnapshotMeta) -> Option<&ListForm> {
-    Some(&meta.form).filter(|form| **form != ListForm::default())
 }
 
 fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
@@ -141,7 +117,7 @@ fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
         open_points: meta.open_points.clone(),
         disproved: None,
         verdicts: export.verdicts.cloned(),
-        form: form_of(meta).cloned(),
+        form: (meta.form != ListForm::default()).then(|| meta.form.clone()),
         keeps_evidence: export.evidence.is_none(),
     }
 }

@@ -32,8 +32,6 @@ pub struct Reply {
     pub link: Option<HeaderValue>,
     /// The latest epoch in which it is known to be current.
     epoch: AtomicU64,
-    /// A hash of its sources, if comparing them is cheaper than rendering again.
-    basis: Option<u128>,
     /// The body.
     pub body: Coded,
 }
@@ -42,13 +40,7 @@ impl Reply {
     /// A reply with a JSON body.
     pub fn new(body: impl Into<Bytes>, tag: Option<EntityTag>, link: Option<HeaderValue>, epoch: u64) -> Self {
         let etag = tag.as_ref().map(EntityTag::to_header_value);
-        Self { etag, tag, link, epoch: AtomicU64::new(epoch), basis: None, body: Coded::new(body) }
-    }
-
-    /// The same, with its sources: an epoch with equal sources has the same reply.
-    #[must_use]
-    pub fn made_of(self, basis: u128) -> Self {
-        Self { basis: Some(basis), ..self }
+        Self { etag, tag, link, epoch: AtomicU64::new(epoch), body: Coded::new(body) }
     }
 
     /// The latest epoch in which it is known to be current.
@@ -59,11 +51,6 @@ impl Reply {
     /// It is current in this epoch, too.
     pub fn confirm(&self, epoch: u64) {
         self.epoch.fetch_max(epoch, Ordering::Relaxed);
-    }
-
-    /// Whether it was made of these sources.
-    pub fn is_made_of(&self, basis: u128) -> bool {
-        self.basis == Some(basis)
     }
 
     /// Whether a client could not tell two replies apart.
@@ -96,6 +83,8 @@ pub enum Confinement {
     None,
     /// A page of ours.
     Page,
+    /// The same with a map, which may have images of another server.
+    Map,
     /// The same, which other sites may frame.
     Widget,
     /// The viewer of the API's description, which styles itself.

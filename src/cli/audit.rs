@@ -10,8 +10,8 @@ use http::Method;
 
 use crate::admin::facts::StatusFacts;
 use crate::app::hosted::Purpose;
-use crate::audit::job::{Job, Report};
 use crate::config::{LogConfig, LogLevel};
+use crate::mirror::examiner::report::{Job, Report};
 use crate::words::counted;
 
 use super::Failure;

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use super::terminal::{bytes_bar, facts, say, tell};
 use super::{Failure, FileError, Sources, load, plain};
 use crate::app::fleet::trusted_keys;
-use crate::bundle::signature::{self as trust, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
-use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
+use crate::bundle::signature::{self as trust, Claim, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
+use crate::bundle::{self, Bundle as Opening, Manifest};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
@@ -129,17 +129,38 @@ fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
     Ok((path, copy))
 }
 
-/// A bundle that nobody has read yet: its name, its file, and who signed it.
-fn unread(path: &Path, config: &Config) -> Result<(PathBuf, File, Voucher), Failure> {
-    let keys = trusted(config)?;
-    let (path, file) = named(path, config.bundle.max_size)?;
-    let voucher = trust::vouch(&path, &file, &keys).map_err(|error| in_file(&path, error))?;
-    Ok((path, file, voucher))
+/// A bundle that nobody has read yet.
+struct Unread {
+    path: PathBuf,
+    file: File,
+    claim: Claim,
+    keys: TrustedKeys,
 }
 
-/// Verifies it behind a bar.
-fn verified(path: &Path, file: File, voucher: Voucher) -> Result<Opened, Failure> {
-    trust::open(file, voucher, None, &mut bytes_bar("verifying")).map_err(|error| in_file(path, error.into()))
+impl Unread {
+    fn of(path: &Path, config: &Config) -> Result<Self, Failure> {
+        let keys = trusted(config)?;
+        let (path, file) = named(path, bundle::MOST_BYTES)?;
+        let claim = trust::claim(&path, &file, &keys).map_err(|error| in_file(&path, error))?;
+        Ok(Self { path, file, claim, keys })
+    }
+
+    /// Verifies the whole bundle behind a bar.
+    fn open(self) -> Result<Opened, Failure> {
+        let Self { path, file, claim, keys } = self;
+        let opened = trust::open(file, claim, &keys, None, &mut bytes_bar("verifying"));
+        opened.map_err(|error| in_file(&path, error))
+    }
+
+    /// Verifies the signature alone.
+    fn vouched(self) -> Result<(File, Voucher), Failure> {
+        let Self { path, file, claim, keys } = self;
+        let voucher = match claim {
+            Claim::Free(voucher) => Ok(voucher),
+            Claim::Signed(signature) => signature.verify(&file, &keys).map(Voucher::Signed),
+        };
+        Ok((file, voucher.map_err(|error| in_file(&path, error.into()))?))
+    }
 }
 
 /// The same error, with the file's name.
@@ -159,8 +180,9 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
 
 impl One {
     fn verify(&self) -> Result<ExitCode, Failure> {
-        let (path, file, voucher) = unread(&self.file, &load(&self.sources.told())?.config)?;
-        let Opened { bundle, voucher, .. } = verified(&path, file, voucher)?;
+        let unread = Unread::of(&self.file, &load(&self.sources.told())?.config)?;
+        let path = unread.path.clone();
+        let Opened { bundle, voucher, .. } = unread.open()?;
         let (manifest, content, evidence) = bundle.into_content();
         if let Some(content) = content {
             Dataset::build(content, &evidence).map_err(Unservable)?;
@@ -182,12 +204,11 @@ impl One {
         let keys = trusted(&load(&self.sources.told())?.config)?;
         let (path, file) = named(&self.file, u64::MAX)?;
         let length = file.metadata()?.len();
-        let voucher = trust::vouch(&path, &file, &keys);
-        let bundle = Opening::open(&file, &mut bytes_bar("reading")).map_err(|error| in_file(&path, error.into()))?;
-        let voucher = voucher.and_then(|voucher| match voucher {
-            Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
-            voucher => Ok(voucher),
-        });
+        let (bundle, voucher) = match trust::claim(&path, &file, &keys) {
+            Ok(claim) => trust::read(&file, claim, &keys, None, &mut bytes_bar("reading")),
+            Err(error) => (Opening::open(&file, &mut bytes_bar("reading")), Err(error)),
+        };
+        let bundle = bundle.map_err(|error| in_file(&path, error.into()))?;
         let now = Clock::system().now_wall();
         if self.json {
             say(inspected(&path, &bundle, length, &voucher, now)?)?;

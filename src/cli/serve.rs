@@ -14,7 +14,7 @@ use crate::app::signals;
 use crate::app::sockets::{PassedSockets, Sockets};
 use crate::app::stop::Orders;
 use crate::config::{Config, Loaded, LogConfig};
-use crate::store::{DataDir, Holder, OpenError};
+use crate::store::{DataDir, Holder, StoreError};
 use crate::tasks::threads;
 
 use super::terminal::{Lines, Log, handle_panics, log_to, start_server_log};
@@ -77,6 +77,7 @@ fn serve(
 /// text that the command prints.
 pub fn serve_within(
     arguments: &[String],
+    adjust: fn(&mut Config),
     lines: Lines,
     orders: impl FnOnce(&Config, Probe) -> Orders,
 ) -> Result<(), String> {
@@ -86,7 +87,8 @@ pub fn serve_within(
         return Err("these are not arguments of `serve`".to_owned());
     };
     let run = || {
-        let loaded = examine_to_serve(&sources).finish().map_err(Failure::Config)?;
+        let mut loaded = examine_to_serve(&sources).finish().map_err(Failure::Config)?;
+        adjust(&mut loaded.config);
         handle_panics();
         let (dispatch, log) = log_to(loaded.config.log, lines, false)?;
         threads::log_to(&dispatch);
@@ -104,7 +106,7 @@ pub(super) fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 /// process that holds the data directory.
 fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
     Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
-        Some(Holder { pid }) => AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid }),
+        Some(Holder { pid }) => AppError::Open(StoreError::Held { path: config.data_dir.clone(), pid }),
         None => error,
     })
 }

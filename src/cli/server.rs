@@ -127,7 +127,15 @@ impl Server {
 
     /// Whether it is in this process.
     pub(super) const fn is_here(&self) -> bool {
-        matches!(self.way, Way::Here(_))
+        self.hosted().is_some()
+    }
+
+    /// The one in this process; `None`: it is in another one.
+    pub(super) const fn hosted(&self) -> Option<&Hosted> {
+        match &self.way {
+            Way::Here(hosted) => Some(hosted),
+            Way::Network | Way::Socket => None,
+        }
     }
 
     /// Ends one in this process; returns whether every detail that arrived is stored.

@@ -298,7 +298,7 @@ fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
                 say(json!({ "accepted": snapshot, "listings": listings }))?;
                 return Ok(ExitCode::SUCCESS);
             }
-            say(format!("published {newest} with {}", counted(*listings, "listing")))?;
+            say(format!("{newest} is the newest snapshot now: {}", counted(*listings, "listing")))?;
             if now.rollback.is_some() {
                 say(NOT_CURRENT)?;
             }

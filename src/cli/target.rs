@@ -13,7 +13,7 @@ use crate::admin::socket::path_in;
 use crate::app::error::AppError;
 use crate::app::hosted::{Hosted, Purpose};
 use crate::config::{Config, Examined};
-use crate::store::{DataDir, OpenError, process};
+use crate::store::{DataDir, StoreError, process};
 
 use super::server::Server;
 use super::terminal::tell;
@@ -36,6 +36,10 @@ pub(super) struct Named {
 }
 
 impl Named {
+    fn sets_data_dir(&self) -> bool {
+        self.sources.sets.iter().any(|set| set.split('=').next().unwrap_or_default().trim() == "data_dir")
+    }
+
     /// Whether `--set` has keys that do not say which server it is.
     pub(super) fn sets_more_than_an_address(&self) -> bool {
         let says_which = |set: &String| {
@@ -85,10 +89,10 @@ impl Named {
             }
             match Hosted::start(config, purpose) {
                 Ok(hosted) => return Ok(Server::here(hosted, config)),
-                Err(AppError::Open(OpenError::Held { .. })) if began.elapsed() < HELD => {
+                Err(AppError::Open(StoreError::Held { .. })) if began.elapsed() < HELD => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Err(AppError::Open(OpenError::Held { path, pid })) => {
+                Err(AppError::Open(StoreError::Held { path, pid })) => {
                     let path = path.display().to_string();
                     return Err(TargetError::Silent { path, process: process(pid) }.into());
                 }
@@ -119,11 +123,12 @@ impl Named {
     /// one at `admin.listen`. `warns`: as in [`examine_to_ask`].
     fn find(&self, warns: bool) -> Result<(Option<Server>, Config), Failure> {
         let examined = self.examined(warns);
-        let [data_dir_is_set, listen_is_set] = ["data_dir", "admin.listen"].map(|key| examined.is_set(key));
+        let listen_is_set = examined.is_set("admin.listen");
         let config = examined.finish().map_err(Failure::Config)?.config;
         let (path, listen) = (&config.data_dir, config.admin.listen);
         if let Some(address) = &self.admin {
-            let data_dir = data_dir_is_set.then(|| path.clone());
+            // It wins over a configuration of this machine, but not over a directory that is named beside it.
+            let data_dir = self.sets_data_dir().then(|| path.clone());
             return Ok((Some(Server::at(address.clone(), &config, data_dir).expected()?), config));
         }
         // Port 0 names no server.
@@ -131,7 +136,11 @@ impl Named {
             (listen.port() != 0).then(|| Server::at(format!("http://{listen}"), &config, Some(path.clone())));
         let socket = path_in(path);
         match connect(&socket) {
-            Ok(()) => return Ok((Some(Server::on(&socket).expected()?), config)),
+            Ok(()) => match Server::on(&socket).expected() {
+                // It has stopped meanwhile.
+                Err(_) if connect(&socket).is_err() => {}
+                server => return Ok((Some(server?), config)),
+            },
             // Its queue is full, because it accepts nothing.
             Err(source) if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(TargetError::Hangs { socket }.into());

@@ -142,7 +142,7 @@ macro_rules! keys {
                 $($name:literal)? $field:ident: $Type:ty = $default:expr, $values:expr, $uses:expr, $reload:expr;
             )+
             $(tables { $([$table:ident] $part:ident: $Part:ty;)+ })?
-            $(derived { $($(#[doc = $note:literal])+ $derived:ident: $Derived:ty;)+ })?
+            $(derived { $($(#[doc = $note:literal])+ $derived:ident: $Derived:ty = $own:expr;)+ })?
         }
     ) => {
         $(#[doc = $about])+
@@ -158,7 +158,7 @@ macro_rules! keys {
                 Self {
                     $($field: $default,)+
                     $($($part: Default::default(),)+)?
-                    $($($derived: Default::default(),)+)?
+                    $($($derived: $own,)+)?
                 }
             }
         }

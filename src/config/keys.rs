@@ -23,6 +23,7 @@ use super::declaration::{Declaration, DeclaresKeys, keys};
 use super::object_store::{ObjectStoreUrl, StoreOptions, follow_url, publish_url, store_options};
 use super::proxy::{Proxy, proxy};
 use super::secret::{Secret, StoreUrl, TokenFile, store_url, token, token_file};
+use super::tiles::{TileUrl, credit, tile_url};
 use super::units::{DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND, TIB};
 use super::values::{
     boolean, duration, file, header, header_text, method, path, path_prefix, rate, request_headers, share, size,
@@ -45,12 +46,16 @@ const WITH_STORE: Reload = If(|old, new| old.rate_limit.store == new.rate_limit.
 const WITH_PROXIES: Reload = If(|old, new| !old.client_ip.proxy_protocol || !new.client_ip.trusted_proxies.is_empty());
 
 /// What was a key, and what is constant now. From 1.0 on these are unknown keys.
-pub(super) const CONSTANTS: [(&str, &str); 6] = [
+pub(super) const CONSTANTS: [(&str, &str); 10] = [
     ("mirror.audit_per_hour", "mirror.examine_per_hour takes its place"),
     ("mirror.edges", "mirror.examine_per_hour = 0 is what \"own\" was"),
     ("mirror.changes_for", "/changes.json and /changes.ndjson go back 30 days"),
+    ("mirror.verify_details_every", "details are revalidated within 7 days"),
+    ("mirror.keep_daily", "the last snapshot of each of 7 days is kept"),
     ("rate_limit.max_clients", "200,000 clients are remembered"),
     ("limits.head", "a request line, and the headers of a request, may have 48 KiB"),
+    ("limits.origin_bytes", "all bodies of the origin that are being received may have 128 MiB together"),
+    ("bundle.max_size", "a bundle may have 4 GiB"),
     ("publish.full_every", "a full bundle is written at least every 7 days"),
 ];
 
@@ -100,7 +105,8 @@ keys! {
     /// Where grandstand listens, where it stores data, and how fresh answers are.
     pub struct Config {
         /// Public addresses: HTTP/1.1, and HTTP/2 without TLS. Port 0: the system chooses a port. An IPv4 and an IPv6
-        /// address may share a port: `["0.0.0.0:8080", "[::]:8080"]`. `[::]` alone accepts IPv4 connections, too.
+        /// address may share a port: `["0.0.0.0:8080", "[::]:8080"]`. `[::]` alone accepts IPv4 connections, too. The default is reached
+        /// from this machine only. A socket that systemd passes takes the place of an address.
         listen: Vec<SocketAddr> = vec![([127, 0, 0, 1], 8080).into()],
             socket().list("list of addresses with port", "\"127.0.0.1:8080\""), ALL, Restart;
         /// The address that clients use. Links in the answers (`api_url`, `Link`) start with it.
@@ -133,7 +139,7 @@ keys! {
         }
         derived {
             /// Whether the operator named a `public_url`.
-            public_url_is_set: bool;
+            public_url_is_set: bool = false;
         }
     }
 }
@@ -159,8 +165,7 @@ keys! {
         /// How long a client's request may wait for the budget. If no slot is expected within this time, the answer is
         /// 503 at once, without waiting. A request with a stale answer at hand does not wait.
         wait: Duration = 10 * SECOND, duration(Duration::ZERO..=10 * MINUTE), ONLINE, Restart;
-        /// The largest body that is accepted from the origin. A body that is read whole may have at most a quarter of
-        /// `limits.origin_bytes`.
+        /// The largest body that is accepted from the origin. A body that is read whole may have at most 32 MiB.
         max_body: u64 = 32 * MIB, size(KIB..=4 * GIB), ONLINE, Restart;
         /// Certificate authorities to trust in addition to those of the system. It must hold the authority, not the
         /// server's own certificate.
@@ -186,9 +191,6 @@ keys! {
         details: Details = Details::All, word(Details::ALL, Details::as_str), MIRROR, Restart;
         /// How often every page is revalidated even when nothing seems to have changed.
         sweep_every: Duration = 6 * HOUR, duration(100 * MILLISECOND..=365 * DAY), MIRROR, Live;
-        /// Each detail is revalidated at least this often, if a tenth of the budget is enough for it: at 60 requests a
-        /// minute, up to about 47,000 listings.
-        verify_details_every: Duration = 7 * DAY, duration(100 * MILLISECOND..=365 * DAY), MIRROR, Live;
         /// How many examples an hour are asked of the origin, to find out whether it answers as this server does. When the
         /// first list is there, one of each kind of request is asked at once, at most 108 in all. 0: none, and every request
         /// is answered as documented, odd ones by the table of [open cases](http.md#open-cases).
@@ -196,11 +198,15 @@ keys! {
         /// A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept`
         /// makes it current.
         max_shrink: f64 = 0.2, share(), MIRROR, Restart;
-        /// How many of the newest snapshots are kept for rollback.
+        /// How many of the newest snapshots are kept for rollback; beside them, the last snapshot of each of 7 days (UTC).
         keep: u32 = 5, whole("snapshots", 1..=1000), KEPT, Live;
-        /// In addition to `mirror.keep`: for how many days the last snapshot of each day (UTC) is kept. Days without a
-        /// new snapshot do not count.
-        keep_daily: u32 = 7, whole("days", 0..=3660), KEPT, Live;
+        derived {
+            /// Each detail is revalidated at least this often, if a tenth of the budget is enough for it: at 60 requests a
+            /// minute, up to about 47,000 listings.
+            verify_details_every: Duration = 7 * DAY;
+            /// Beside `mirror.keep`, the last snapshot of each of so many days (UTC) is kept. Days without one do not count.
+            keep_daily: u32 = 7;
+        }
     }
 }
 
@@ -275,9 +281,6 @@ keys! {
         /// and `bundle inspect` use the keys.
         trusted_keys: Vec<String> = Vec::new(),
             trusted_key().list("list of minisign public keys (`RW...`)", "\"RW...\""), ALL, Restart;
-        /// The largest bundle that is downloaded, verified, imported or uploaded. A larger upload is refused before its
-        /// body is read.
-        max_size: u64 = 4 * GIB, size(KIB..=TIB), ALL, Restart;
         /// `/status` is 503 when the data was confirmed longer ago. In a mirror and a replica, three times `ttl` counts
         /// if that is less.
         max_age: Option<Duration> = None,
@@ -304,7 +307,7 @@ keys! {
 }
 
 keys! {
-    /// The listener for operators. See [Status and alarms](operate.md#the-admin-listener).
+    /// The listener for operators. See [Operate](operate.md#the-admin-listener).
     pub struct AdminConfig {
         /// Address of the admin listener. Never a public address. Port 0: the system chooses a port.
         listen: SocketAddr = ([127, 0, 0, 1], 9090).into(), socket(), ALL, Restart;
@@ -357,11 +360,15 @@ keys! {
 
 keys! {
     /// The pages for people on the public listener. See [Pages](pages.md).
-    #[derive(Copy)]
     pub struct PagesConfig {
-        /// Whether the front page, the documentation, the map and the dumps are served. If not, their paths are like
+        /// Whether the front page, the documentation, the finder, pages of venues, the widget and the dumps are served. If not, their paths are like
         /// all unknown paths: 404, unless `passthrough.paths` covers them.
         enabled: bool = true, boolean(), ALL, Live;
+        /// A street map behind the venues. Browsers load its images from that server, which sees the addresses of your
+        /// visitors. Without it, maps show the outlines of the states, and load nothing from other servers.
+        tiles: Option<TileUrl> = None, tile_url().or_none("absent: the outlines of the states"), KEPT, Live;
+        /// The credit that the server of the tiles asks for; it stands below each map.
+        tiles_credit: Option<String> = None, credit().or_none("absent: no credit"), KEPT, Live;
     }
 }
 
@@ -375,8 +382,10 @@ keys! {
         /// `client_ip.trusted_proxies` are exempt; with `client_ip.proxy_protocol`, the connections of the announced
         /// client are counted.
         connections_per_client: u32 = 512, whole("connections", 1..=1_000_000), ALL, Live;
-        /// Memory for all bodies from the origin that are being received, decoded or checked.
-        origin_bytes: u64 = 128 * MIB, size(MIB..=TIB), ONLINE, Live;
+        derived {
+            /// Memory for all bodies from the origin that are being received, decoded or checked.
+            origin_bytes: u64 = 128 * MIB;
+        }
     }
 }
 
@@ -398,7 +407,7 @@ keys! {
         /// The proxy through which the object store is asked, as `origin.proxy`.
         proxy: Proxy = Proxy::default(), proxy(), KEPT, Restart;
         /// Credentials and settings of the object store, such as `aws_endpoint`. They override the environment
-        /// (`AWS_ENDPOINT`), and are never printed. [The names](fleet.md#options-of-stores).
+        /// (`AWS_ENDPOINT`), and are never printed. [The names](#options-of-object-stores).
         options: StoreOptions = StoreOptions::default(), store_options(), KEPT, Restart;
     }
 }

@@ -3,10 +3,13 @@
 //! Which keys a reload takes is declared with them ([`super::keys`]). Callers: every room that reads a key that a reload
 //! can change; [`crate::app`] changes it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
+
+use crate::semantics::client_address::household;
 
 use super::Config;
 use super::declaration::{DeclaresKeys as _, Reload};
@@ -67,6 +70,11 @@ impl Settings {
     /// The configuration at this instant. Not to be held across an await: load it again instead.
     pub fn load(&self) -> Guard<Arc<Config>> {
         self.0.config.load()
+    }
+
+    /// The address that stands for all addresses of a client's household.
+    pub(crate) fn household(&self, client: IpAddr) -> IpAddr {
+        household(client, self.load().rate_limit.ipv6_prefix)
     }
 
     /// Tells of each change from now on. A task that sleeps for a configured time waits for this, too.

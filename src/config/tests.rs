@@ -65,12 +65,13 @@ const NEEDED: [&str; 9] = [
 ];
 
 /// Values of every form.
-const ANY: [&str; 17] = [
+const ANY: [&str; 18] = [
     "true",
     "false",
     "0.5",
     "\"http://other.test\"",
     "\"http://third.test\"",
+    "\"http://tile.test/{z}/{x}/{y}\"",
     "\"127.0.0.1:7001\"",
     "\"10.0.0.0/8\"",
     "\"127.0.0.1:0\"",

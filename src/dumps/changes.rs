@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::download::{Download, NotSelected, Selection};
 use super::write::{Form, Rows};
 use super::{DumpError, Dumps, name_of, tag_of};
-use crate::semantics::client_address::household;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::pointer::Snapshot;
 use crate::tasks::blocking;
@@ -21,7 +20,7 @@ impl Dumps {
     /// What has changed between `since`, a snapshot id or a token, and the current snapshot.
     pub(crate) async fn changes(&self, since: Box<str>, client: IpAddr) -> Result<Tagged, NotSelected> {
         let state = self.0.clone();
-        let household = household(client, state.settings.load().rate_limit.ipv6_prefix);
+        let household = state.settings.household(client);
         let held = state.changes.try_take(Some(household), 1).ok_or(NotSelected::Many)?;
         // Never closed.
         let turn = state.rendering.take(Some(household), 1).await;

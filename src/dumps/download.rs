@@ -22,7 +22,6 @@ use crate::clock::Monotonic;
 use crate::config::Use;
 use crate::limit::shares::{Portion, Shares};
 use crate::search::NotSearched;
-use crate::semantics::client_address::household;
 use crate::semantics::coding::Coding;
 use crate::semantics::precondition::EntityTag;
 use crate::snapshot::content::SnapshotId;
@@ -124,7 +123,7 @@ pub(super) type Piece = (Bytes, Option<usize>);
 impl Dumps {
     /// The listings of the current snapshot that a query selects.
     pub(crate) async fn choose(&self, kind: DumpKind, query: FileQuery, client: IpAddr) -> Result<Chosen, NotSelected> {
-        let household = household(client, self.0.settings.load().rate_limit.ipv6_prefix);
+        let household = self.0.settings.household(client);
         let current = self.0.current.get().ok_or(DumpError::Nothing)?;
         let asked = format!("{kind:?} {} {}", query.bom, query.text());
         let is_searched = |search: &SearchQuery| search.own_filters().next().is_some();

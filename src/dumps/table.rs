@@ -170,9 +170,12 @@ impl Columns {
             let mut rest = String::new();
             if let Some(body) = detail {
                 let has_any = each_leaf(body, &mut |path, value| {
-                    if let Some(place) = known.places.get(path) {
-                        values[first + place] = Some(Cell::Json(value));
-                    } else {
+                    // Two values of one path: a key with a dot in it, or a key that is repeated.
+                    let other = match known.places.get(path) {
+                        Some(place) => values[first + place].replace(Cell::Json(value)),
+                        None => Some(Cell::Json(value)),
+                    };
+                    if let Some(Cell::Json(value)) = other {
                         rest.extend([if rest.is_empty() { "{" } else { "," }, &json::quote(path), ":", value]);
                     }
                 });

@@ -3,8 +3,6 @@
 //! Reads, checks, writes, signs and verifies it; see *The head* in [the format](super). It transfers nothing. Pure.
 //! Callers: publisher and replica.
 
-use std::io::Cursor;
-
 use serde::{Deserialize, Serialize};
 
 use super::keys::Key;
@@ -212,7 +210,7 @@ impl Head {
         let mut signed_by = None;
         if !trusted.is_empty() {
             let signature = Signature::parse(signature.ok_or(HeadError::Unsigned)?.as_bytes())?;
-            signed_by = Some(signature.verify(Cursor::new(head.as_bytes()), trusted)?.key);
+            signed_by = Some(signature.verify(head.as_bytes(), trusted)?.key);
         }
         let head = Self::read_text(&head)?;
         if is_ahead(head.sequence, clock) {

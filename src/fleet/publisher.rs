@@ -1,13 +1,19 @@
 //! The publisher: writes the current snapshot to an object store, for replicas to follow.
 //!
-//! One task of its own. It shares only snapshots and the data directory with the threads that serve clients, so it
-//! never disturbs them. [`plan`] decides what is written; the task writes objects first and then the head. After a
-//! failure it tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store,
-//! rollback) makes no difference. Callers: [`crate::app`].
+//! Publishing is a comparison, repeated: each round reads the head, [`plan`] says what the object store lacks of what should
+//! lie there, and the task writes objects first and then the head. [`tidy`] compares all objects more seldom. Remembered are
+//! the last head with its number, and the place of its chain in the details: the ledger has them, too. After a failure it
+//! tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store, rollback) makes no
+//! difference.
+//!
+//! One task of its own. It shares only snapshots and the data directory with the threads that serve clients, so it never
+//! disturbs them. Callers: [`crate::app`].
 
 mod ledger;
 mod plan;
 pub(crate) mod status;
+#[cfg(test)]
+mod tests;
 mod tidy;
 mod write;
 
@@ -20,7 +26,7 @@ use tokio::time::sleep;
 
 use super::head::is_ahead;
 use super::place::{Place, PlaceError};
-use crate::bundle::signature::{Signer, TrustedKeys};
+use crate::bundle::signature::{SignatureError, Signer, TrustedKeys};
 use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::config::{Config, PublishConfig};
@@ -33,9 +39,9 @@ use crate::tasks::blocking;
 
 use ledger::Whose;
 pub(crate) use ledger::release;
-use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS};
+use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS, Stored};
 use status::{PublishError, PublishFacts, PublishStatus};
-use tidy::ReadBack;
+use tidy::Checks;
 use write::{InStore, Rival};
 
 /// How often the task looks whether details have arrived, objects must be checked, or a full bundle is due.
@@ -46,10 +52,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// The pause after a failure, doubled after each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest one where the object store loses heads: each try may write a full bundle.
+const COSTLY_PAUSE: Duration = Duration::from_secs(600);
 /// The pause after a wrong password: a try costs seconds of work and a GiB of memory.
 const KEY_PAUSE: Duration = Duration::from_secs(600);
-/// A plan has fewer steps than this: two publishers that write at once must not keep each other busy.
-const MOST_STEPS: u32 = 4;
+/// So often the head is read again because another publisher has written: two that write at once must not keep each other busy.
+const MOST_TRIES: u32 = 4;
 
 /// The publisher, before it runs.
 pub(crate) struct Publisher {
@@ -72,30 +80,26 @@ pub(crate) struct Publisher {
     chain: Option<Chain>,
     /// The highest number of a head that was ever used here.
     sequence: Option<u64>,
-    /// The head in the object store, as last read.
-    stored: Option<InStore>,
     /// Whether a conditional write that had to be refused was refused; `None`: not tried yet. Else the object store has no
     /// conditions, or ignores them: the last write wins.
     has_conditions: Option<bool>,
+    standing: Standing,
     /// What could be written of the current snapshot, by its epoch, with the journal.
     offered: Option<(u64, Offer, Bytes)>,
-    /// The revision of the details when the chain was known to have all of them.
-    seen_details: Option<u64>,
-    /// The revision of the details when replicas waited for none of those that the chain lacked.
-    patient_details: Option<u64>,
-    /// Whether the object store has lost an object of the chain.
-    is_broken: bool,
-    /// How many checks have found a bad object since the last one that found none.
-    broken_checks: u32,
-    /// When the objects were last checked and old ones removed.
-    tidied: Option<Instant>,
-    read_back: ReadBack,
-    /// When the head in the object store was last read.
-    looked: Option<Instant>,
-    /// Whether our head was in the object store since the start.
-    has_been_there: bool,
-    /// A later head of another publisher, that took the place of ours: when it was written, and when it was seen first.
-    rival: Option<Rival>,
+    /// Which details the chain lacked, by the revision of the details.
+    unsent: Option<(u64, Unsent)>,
+    checks: Checks,
+}
+
+/// Whose head lies in the object store.
+#[derive(Clone, Copy, Debug)]
+enum Standing {
+    /// Ours has not been there since the start.
+    New,
+    /// Ours was there.
+    There,
+    /// A later one of another publisher took the place of ours.
+    Lost(Rival),
 }
 
 impl Publisher {
@@ -109,13 +113,32 @@ impl Publisher {
         clock: Clock,
         status: PublishStatus,
     ) -> Result<Option<Self>, PlaceError> {
-        let settings = config.publish.clone();
-        let Some(url) = &settings.url else { return Ok(None) };
-        let (place, url) = (Place::open(url, &settings.options, &settings.proxy)?, url.to_string());
-        let proxy = place.proxy.clone();
-        let mut publisher = Self {
-            whose: Whose { url: url.clone(), signed_by: None },
-            settings,
+        let PublishConfig { url, options, proxy, .. } = &config.publish;
+        let Some(url) = url else { return Ok(None) };
+        let place = Place::open(url, options, proxy)?;
+        Ok(Some(Self::over(place, &url.to_string(), config, others, snapshots, details, clock, status)))
+    }
+
+    /// The same over a place. `url`: how it is named.
+    #[expect(clippy::too_many_arguments, reason = "all that a publisher has")]
+    fn over(
+        place: Place,
+        url: &str,
+        config: &Config,
+        others: TrustedKeys,
+        snapshots: Snapshots,
+        details: Details,
+        clock: Clock,
+        status: PublishStatus,
+    ) -> Self {
+        // The mirror may drop old snapshots before the key is open.
+        let last = ledger::last_head(snapshots.store(), url);
+        let sequence = last.as_ref().map(|head| head.sequence);
+        let (url, proxy) = (url.to_owned(), place.proxy.clone());
+        status.lock().facts = PublishFacts { url: Some(url.clone()), proxy, sequence, ..PublishFacts::default() };
+        snapshots.keep_for_chain(last.map(|head| (head.snapshot.clone(), head.end().digest)));
+        Self {
+            settings: config.publish.clone(),
             others,
             data_dir: config.data_dir.clone(),
             place,
@@ -126,28 +149,15 @@ impl Publisher {
             jitter: Jitter::default(),
             signer: None,
             trusted: TrustedKeys::default(),
+            whose: Whose { url, signed_by: None },
             chain: None,
-            sequence: None,
-            stored: None,
+            sequence,
             has_conditions: None,
+            standing: Standing::New,
             offered: None,
-            seen_details: None,
-            patient_details: None,
-            is_broken: false,
-            broken_checks: 0,
-            tidied: None,
-            read_back: ReadBack::default(),
-            looked: None,
-            has_been_there: false,
-            rival: None,
-        };
-        // The mirror may drop old snapshots before the key is open.
-        let last = ledger::last_head(publisher.store(), &publisher.whose.url);
-        publisher.sequence = last.as_ref().map(|head| head.sequence);
-        let shown = PublishFacts { url: Some(url), proxy, sequence: publisher.sequence, ..PublishFacts::default() };
-        publisher.status.lock().facts = shown;
-        publisher.snapshots.keep_for_chain(last.map(|head| (head.snapshot.clone(), head.end().digest)));
-        Ok(Some(publisher))
+            unsent: None,
+            checks: Checks::default(),
+        }
     }
 
     /// Publishes until the process ends.
@@ -161,23 +171,28 @@ impl Publisher {
             let done = match done {
                 Ok(()) => {
                     is_ready = true;
-                    self.turn().await
+                    self.round().await
                 }
                 failed => failed,
             };
             if let Err(error) = done {
-                let growing = doubled(FIRST_PAUSE, failures, LONGEST_PAUSE);
-                let pause = self.jitter.jittered(if error.is_costly() { KEY_PAUSE } else { growing });
+                let pause = match error {
+                    PublishError::Signature(SignatureError::WrongPassword(_)) => KEY_PAUSE,
+                    PublishError::Unkept(_) => doubled(FIRST_PAUSE, failures, COSTLY_PAUSE),
+                    _ => doubled(FIRST_PAUSE, failures, LONGEST_PAUSE),
+                };
+                let pause = self.jitter.jittered(pause);
                 failures = failures.saturating_add(1);
                 self.fail(&error, pause);
                 sleep(pause).await;
                 continue;
             }
             failures = 0;
+            let looked = Instant::now();
             loop {
                 tokio::select! {
                     _ = swaps.changed() => break,
-                    () = sleep(LOOK) => if self.is_due() { break },
+                    () = sleep(LOOK) => if looked.elapsed() >= LOOK_AGAIN || self.is_due() { break },
                 }
             }
         }
@@ -200,13 +215,11 @@ impl Publisher {
         Ok(())
     }
 
-    /// Writes until nothing is left to be written now.
-    async fn turn(&mut self) -> Result<(), PublishError> {
+    /// Writes what the object store lacks, and checks its objects if it is time.
+    async fn round(&mut self) -> Result<(), PublishError> {
         self.judge().await;
-        // Another publisher may have written.
-        self.stored = None;
         self.catch_up().await?;
-        if self.is_time_to_tidy() && self.rival.is_none() {
+        if self.is_time_to_tidy() && !matches!(self.standing, Standing::Lost(_)) {
             if let Err(error) = self.tidy().await {
                 self.unchecked(&error);
             }
@@ -225,37 +238,40 @@ impl Publisher {
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
         }
-        (self.sequence, self.chain, self.stored, self.has_been_there) = Default::default();
+        (self.sequence, self.chain, self.standing) = (None, None, Standing::New);
         Ok(())
     }
 
     /// Writes until the object store has the current snapshot.
     async fn catch_up(&mut self) -> Result<(), PublishError> {
         self.check_number().await?;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MOST_TRIES {
             let Some(served) = self.snapshots.current().get() else { return Ok(()) };
-            self.outlast_rival();
             self.offer(&served).await?;
-            let step = self.plan(&served).await?;
-            if self.rival.is_some() {
+            let found = self.look().await?;
+            self.compare(&found);
+            if matches!(self.standing, Standing::Lost(_)) {
                 return Ok(());
             }
-            if step == NextWrite::Nothing {
-                self.has_been_there = true;
-                self.status.lock().succeeded(self.clock.now_wall());
-                return Ok(());
-            }
-            self.status.lock().lacks(self.clock.now_mono());
-            match self.act(step, &served).await {
-                Ok(()) => {}
-                // Another publisher has written: read the head again.
-                Err(error) if error.is_conflict() => self.stored = None,
-                Err(error) => {
-                    // The head may have been written all the same.
-                    self.stored = None;
-                    return Err(error);
+            let step = self.plan(&served, &found).await?;
+            if step != NextWrite::Nothing {
+                self.status.lock().lacks(self.clock.now_mono());
+                match self.act(step, &served, &found).await {
+                    // Another publisher has written: read the head again.
+                    Err(error) if error.is_conflict() => continue,
+                    done => done?,
+                }
+                let found = self.look().await?;
+                if found.compared(self.chain.as_ref()) != Stored::Own {
+                    match self.sequence.filter(|own| found.head().is_none_or(|head| head.sequence <= *own)) {
+                        Some(own) => return Err(PublishError::Unkept(own)),
+                        None => continue,
+                    }
                 }
             }
+            self.standing = Standing::There;
+            self.status.lock().succeeded(self.clock.now_wall());
+            return Ok(());
         }
         Err(PublishError::Busy)
     }
@@ -271,14 +287,10 @@ impl Publisher {
         Ok(())
     }
 
-    /// Looks at the object store and decides.
-    async fn plan(&mut self, served: &Arc<Snapshot>) -> Result<NextWrite, PublishError> {
-        if self.stored.is_none() {
-            self.look().await?;
-            self.looked = Some(Instant::now());
-        }
+    /// Compares what should lie in the object store with what was found there.
+    async fn plan(&mut self, served: &Arc<Snapshot>, found: &InStore) -> Result<NextWrite, PublishError> {
         let now_ms = self.clock.now_wall().as_millis();
-        let revision = Some(self.details.revision());
+        let revision = self.details.revision();
         let mut unsent = Unsent::Nothing;
         if let Some(chain) = &self.chain
             && self.may_have_details(chain, now_ms)
@@ -290,45 +302,39 @@ impl Publisher {
                 Ok::<_, PublishError>(snapshots.unsent_details(&served, end)?)
             };
             unsent = blocking(look).await?;
-            match unsent {
-                Unsent::Nothing => self.seen_details = revision,
-                Unsent::Others => self.patient_details = revision,
-                Unsent::Awaited => {}
-            }
+            self.unsent = Some((revision, unsent));
         }
         let Some((_, offer, _)) = &self.offered else { return Ok(NextWrite::Nothing) };
         let step = plan::next(&Facts {
             now_ms,
             offer,
             chain: self.chain.as_ref(),
-            stored: self.stored_for_plan(),
-            is_broken: self.is_broken,
+            stored: found.compared(self.chain.as_ref()),
+            is_broken: self.checks.is_broken,
             unsent,
         });
         Ok(step)
     }
 
-    /// Whether the head in the object store is to be looked at without another reason.
-    fn is_time_to_look(&self) -> bool {
-        self.looked.is_none_or(|at| at.elapsed() >= LOOK_AGAIN)
-    }
-
     /// Whether the chain may lack details that are due. Those that replicas wait for are of listings that the journal names.
     fn may_have_details(&self, chain: &Chain, now_ms: i64) -> bool {
-        let revision = Some(self.details.revision());
-        let is_new = revision != self.patient_details && !self.snapshots.journal().is_empty();
-        let pause = if is_new { SHORT_PAUSE_MS } else { PAUSE_MS };
-        revision != self.seen_details && now_ms.abs_diff(chain.last_ms) >= pause.unsigned_abs()
+        let known = self.unsent.filter(|(revision, _)| *revision == self.details.revision()).map(|(_, unsent)| unsent);
+        let pause = match known {
+            Some(Unsent::Nothing) => return false,
+            Some(Unsent::Others) => PAUSE_MS,
+            _ if self.snapshots.journal().is_empty() => PAUSE_MS,
+            Some(Unsent::Awaited) | None => SHORT_PAUSE_MS,
+        };
+        now_ms.abs_diff(chain.last_ms) >= pause.unsigned_abs()
     }
 
-    /// Whether it is worth a turn without another snapshot.
+    /// Whether it is worth a round without another snapshot.
     fn is_due(&self) -> bool {
         let now_ms = self.clock.now_wall().as_millis();
         let is_late = |since_ms: i64, period_ms: u64| now_ms.abs_diff(since_ms) >= period_ms;
         let chain = self.chain.as_ref();
         self.is_time_to_tidy()
-            || self.read_back.is_done()
-            || self.is_time_to_look()
+            || self.checks.read_back.is_done()
             || chain.is_some_and(|chain| is_late(chain.full_ms, FULL_EVERY_MS.unsigned_abs()))
             || chain.is_some_and(|chain| {
                 let evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| offer.content != chain.content);

@@ -213,7 +213,7 @@ impl Follower {
     /// Imports the data of the object store, if nothing is stored here yet.
     pub(crate) async fn seed(mut self) {
         const CRAWLS: &str = "the object store gave no first data; everything is fetched from the origin";
-        if self.snapshots.newest().load().is_some() {
+        if self.snapshots.newest().get().is_some() {
             return;
         }
         for left in (0..TRIES).rev() {

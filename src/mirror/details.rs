@@ -137,7 +137,7 @@ impl Details {
         if waiting.contains_key(&id) {
             return;
         }
-        let newest = self.0.newest.load();
+        let newest = self.0.newest.get();
         let mut index = self.0.index.write();
         // A detail committed meanwhile has another entry.
         if index.known.get(&id) == Some(known) {
@@ -197,7 +197,7 @@ impl Details {
     /// How many listings of a data set have a detail here, and how many an up-to-date one (fetched for the present
     /// summary).
     pub(crate) fn covered(&self, dataset: &Dataset) -> Covered {
-        let is_newest = self.0.newest.load().as_ref().is_none_or(|newest| newest.dataset.id == dataset.id);
+        let is_newest = self.0.newest.get().as_ref().is_none_or(|newest| newest.dataset.id == dataset.id);
         if !is_newest {
             // Not counted along for a rolled-back snapshot: only people ask for it.
             let pieces = dataset.content.summaries.chunks(index::PIECE);
@@ -226,7 +226,7 @@ impl Details {
         // Before the index: a record that the index has must be found.
         self.0.arrivals.put(id, record);
         {
-            let newest = self.0.newest.load();
+            let newest = self.0.newest.get();
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
             self.0.index.write().insert(id, known, state, newest);
             // A settled record makes nothing due early.
@@ -251,7 +251,7 @@ impl KnownDetails for Details {
     fn forget_vanished(&self) -> Result<(), StoreError> {
         let vanished = self.0.store.forget_vanished()?;
         let waiting = self.0.arrivals.hold();
-        let newest = self.0.newest.load();
+        let newest = self.0.newest.get();
         let mut index = self.0.index.write();
         for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
             self.0.absent.lock().remove(id);
@@ -268,7 +268,7 @@ impl KnownDetails for Details {
         for some in ids.chunks(index::PIECE) {
             let known = self.0.store.detail_metas_of(some)?;
             let waiting = self.0.arrivals.hold();
-            let newest = self.0.newest.load();
+            let newest = self.0.newest.get();
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
             let mut index = self.0.index.write();
             for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {

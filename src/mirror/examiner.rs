@@ -7,44 +7,51 @@
 //! ours says that a copy is too old, and the example is asked again. If all rows are ours, listings, order and total
 //! decide ([`mod@compare`]). A difference counts if it comes again and the mirror was confirmed for a later instant with the
 //! same data, so that no edit explains it. From the first difference on, the shape is read through, and so is every shape
-//! that has its filters and more, until it is confirmed itself. An open case is read through until two examples with
+//! that has its filters and more, until it is confirmed itself. Where the list of one term differs and that of another one
+//! does not, it is the term that is read through, and not the shape. An open case is read through until two examples with
 //! different values allow the same one of five meanings; by that it is answered. The verdicts ([`crate::snapshot::verdicts`]) are the
 //! origin's, so they outlive snapshots and travel in bundles. All shapes are asked after the first list, before the
-//! details; then a few examples an hour ([`mod@schedule`]). Callers: [`crate::app`] runs it, [`crate::audit`] compares.
+//! details; then a few examples an hour ([`mod@schedule`]). In every other turn it compares a sample of the ordinary
+//! requests; an audit compares many ([`mod@audit`]). Callers: [`crate::app`] runs it, [`crate::admin`] asks for audits.
 
 mod answer;
-pub(crate) mod compare;
+mod asked;
+mod audit;
+mod compare;
+pub(crate) mod difference;
 mod example;
 pub(crate) mod instants;
 mod open;
+pub mod report;
+mod sample;
 mod schedule;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
+use rand::RngExt as _;
 
-use crate::api::form::FormSeen;
 use crate::api::query::{ListQuery, Parameters};
-use crate::api::shape::Shape;
-use crate::api::taxonomy::VolatileKeys;
+use crate::api::shape::{Shape, TermName};
 use crate::clock::Monotonic;
 use crate::snapshot::content::SnapshotId;
-use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
-use crate::snapshot::verdicts::table::{Heard, Moment, State};
+use crate::snapshot::verdicts::table::{Heard, Moment, State, Tried};
 use crate::store::VERDICTS;
 use crate::tasks::{Aborted, blocking};
 use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
 use super::MirrorContext;
-use answer::Answered;
-use compare::{Agreement, agreement};
+use asked::{Asked, Said};
 use example::Example;
 use open::OpenCase;
-use schedule::{AT_ONCE, Step};
+use report::{Audits, Outcome};
+use sample::Sampler;
+use schedule::{AT_ONCE, HOUR_MS, Step};
 
 /// The longest sleep: the wall clock may jump meanwhile, and something may be published.
 const TICK: Duration = Duration::from_secs(5);
@@ -53,72 +60,94 @@ const TICK: Duration = Duration::from_secs(5);
 const A_SECOND: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two passes because of rows that differ.
-pub(crate) const PASS_PAUSE: Duration = Duration::from_secs(600);
+const PASS_PAUSE: Duration = Duration::from_secs(600);
+
+/// How long a request in the background waits for the budget.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How much later an instant of the origin must be to be surely later, in milliseconds: `Date` and `Age` count whole
 /// seconds, so that each of two instants is known to a second only.
 const SURELY_LATER: i64 = 2000;
 
 /// After so many failures in a row the origin is taken to be down.
-pub(crate) const MOST_FAILURES: u32 = 3;
+const MOST_FAILURES: u32 = 3;
 
 /// The examiner.
 pub struct Examiner {
     shared: MirrorContext,
+    /// Requested audits and their state.
+    audits: Audits,
+    /// Whether it asks for nothing but these.
+    audits_only: bool,
+    sampler: Arc<Mutex<Sampler>>,
     /// When an example of the hour was asked, in milliseconds of our clock.
     last_ms: i64,
+    /// When a sample of the hour was compared.
+    sampled_ms: i64,
     /// When a row that differed asked for a whole pass.
     passed: Option<Monotonic>,
 }
 
-/// What is asked.
-enum Asked {
-    Query(Example),
-    Open(OpenCase),
-}
+/// Why nothing can be asked: no thread is free.
+const BUSY: &str = "this server is too busy";
 
 /// An answer that was compared.
 struct Compared {
-    shape: Shape,
     path: String,
-    heard: Heard,
-    /// The data that it was compared with.
-    of: SnapshotId,
+    said: Said,
+    /// Its status and its text; none where it cannot be read.
+    status: Option<u16>,
+    text: String,
+    /// The data that it was compared with; `None`: there was no answer.
+    of: Option<SnapshotId>,
     /// For which instant of the origin's time it is sure.
     at_ms: i64,
     /// Whether it came without `Age`, so that it may be an old copy of a CDN.
     may_be_old: bool,
-    /// What it shows of the form of lists.
-    form: FormSeen,
 }
 
 impl Examiner {
-    /// An examiner of the origin.
-    pub fn new(shared: MirrorContext) -> Self {
+    /// An examiner of the origin that makes the audits that are asked for.
+    pub fn new(shared: MirrorContext, audits: Audits) -> Self {
         let last_ms = shared.clock.now_wall().as_millis();
-        Self { shared, last_ms, passed: None }
+        let sampler = Arc::new(Mutex::new(Sampler::ordinary(rand::rng().random())));
+        Self { shared, audits, audits_only: false, sampler, last_ms, sampled_ms: last_ms, passed: None }
+    }
+
+    /// Has it make audits, and nothing else.
+    pub(crate) const fn audits_only(&mut self) {
+        self.audits_only = true;
     }
 
     /// Asks until the process ends.
     pub async fn run(mut self) {
         let base = self.shared.copies.client.base().to_string();
         self.shared.verdicts.change(|table| table.begin(&base));
+        let audits = self.audits.clone();
+        let _ended = audits.ended_when_dropped();
         loop {
-            let wait = self.step().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the origin could not be examined");
-                Some(TICK)
-            });
-            if let Some(wait) = wait {
-                let _ = tokio::time::timeout(wait.min(TICK), self.shared.verdicts.wait()).await;
+            let wait = self.step_or_warn().await.unwrap_or_default();
+            tokio::select! {
+                biased;
+                () = audits.wait() => self.audit().await,
+                () = tokio::time::sleep(wait.min(TICK)) => {}
             }
         }
+    }
+
+    async fn step_or_warn(&mut self) -> Option<Duration> {
+        self.step().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the origin could not be examined");
+            Some(TICK)
+        })
     }
 
     /// Does what is due; returns how long nothing is.
     async fn step(&mut self) -> Result<Option<Duration>, Aborted> {
         let per_hour = self.shared.settings.load().mirror.examine_per_hour;
         self.shared.verdicts.ignore(per_hour == 0);
-        let Some(newest) = self.shared.newest.get().filter(|_| per_hour > 0) else { return Ok(Some(A_SECOND)) };
+        let asks = per_hour > 0 && !self.audits_only;
+        let Some(newest) = self.shared.newest.get().filter(|_| asks) else { return Ok(Some(A_SECOND)) };
         // A better list follows soon, the origin has another list by now, or it answers nobody.
         let picture = self.shared.copies.client.status().picture();
         let is_failing = picture.health.failures() >= MOST_FAILURES;
@@ -140,21 +169,40 @@ impl Examiner {
                 self.ask(&newest, shapes, first).await?;
                 Ok(None)
             }
+            Step::AskTerm(term) => {
+                self.ask_term(&newest, term).await?;
+                Ok(None)
+            }
             Step::Opened => {
                 self.shared.verdicts.change(|table| table.is_opened = true);
                 self.keep().await?;
                 Ok(None)
             }
-            Step::Wait(wait) => Ok(Some(wait)),
+            Step::Wait(wait) => {
+                // Every other request of the hour is one of the ordinary ones.
+                let gap_ms = 2 * HOUR_MS / i64::from(per_hour);
+                let sample_ms = self.sampled_ms.min(now_ms) + gap_ms - now_ms;
+                if sample_ms <= 0 {
+                    self.sampled_ms = now_ms;
+                    self.sample().await;
+                    return Ok(None);
+                }
+                Ok(Some(wait.min(Duration::from_millis(sample_ms.unsigned_abs()))))
+            }
         }
     }
 
     /// Asks an example of each shape, and takes in what the answers say.
     async fn ask(&mut self, newest: &Arc<Snapshot>, shapes: Vec<Shape>, first: bool) -> Result<(), Aborted> {
         let table = self.shared.verdicts.table();
+        let class = if first { Class::Crawl } else { Class::Background };
         let mut examples = Vec::new();
         for shape in shapes {
-            let (entry, of) = (table.entry(shape), newest.clone());
+            let (entry, of, doubtful) = (table.entry(shape), newest.clone(), table.terms());
+            if entry.is_on_trial {
+                self.try_terms(&of, shape, entry.again.as_deref(), class).await?;
+                continue;
+            }
             let noted = if first { None } else { self.shared.verdicts.take_noted(shape) };
             let make = move || {
                 if let Some(row) = shape.row() {
@@ -163,7 +211,10 @@ impl Examiner {
                 let again = entry.again.as_deref().and_then(query_of);
                 let again = again.map(|query| Example::again(&of.dataset, query));
                 let noted = || Example::noted(&of.dataset, noted?);
-                again.or_else(noted).or_else(|| Example::of(&of.dataset, shape, entry.turn)).map(Asked::Query)
+                again
+                    .or_else(noted)
+                    .or_else(|| Example::of(&of.dataset, shape, entry.turn, &doubtful))
+                    .map(Asked::Query)
             };
             if let Some(example) = blocking(move || Ok::<_, Aborted>(make())).await? {
                 examples.push((shape, example));
@@ -175,23 +226,23 @@ impl Examiner {
         // Kept before they are sent: whatever happens then, they count.
         self.shared.verdicts.change(|table| table.asked = table.asked.saturating_add(examples.len() as u32));
         self.keep().await?;
-        let class = if first { Class::Crawl } else { Class::Background };
         let work = first.then(|| self.shared.copies.client.budget().crawl_work());
-        let asked = futures_util::stream::iter(examples).map(|(shape, asked)| self.compared(shape, asked, class));
-        let compared: Vec<Compared> = asked.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+        let asked = futures_util::stream::iter(examples)
+            .map(async |(shape, asked)| (shape, self.compared(asked, asker(class), None).await));
+        let compared: Vec<(Shape, Compared)> = asked.buffer_unordered(AT_ONCE).collect().await;
         drop(work);
-        let is_repeated = |one: &&Compared| {
-            matches!(one.heard, Heard::Differs { .. }) && table.entry(one.shape).state == State::Suspected
+        let is_repeated = |(shape, one): &&(Shape, Compared)| {
+            matches!(one.said.heard, Heard::Differs { .. }) && table.entry(*shape).state == State::Suspected
         };
         let mut form = newest.meta.form.clone();
-        let has_form = compared.iter().filter(|one| form.learn(&one.form)).map(|one| one.at_ms).max();
-        let still_since = compared.iter().filter(is_repeated).map(|one| one.at_ms).max().max(has_form);
+        let has_form = compared.iter().filter(|(_, one)| form.learn(&one.said.form)).map(|(_, one)| one.at_ms).max();
+        let still_since = compared.iter().filter(is_repeated).map(|(_, one)| one.at_ms).max().max(has_form);
         let still = match still_since {
             Some(at_ms) if confirmed_since(&self.shared, at_ms).await => self.shared.newest.get(),
             _ => None,
         };
         // What is held back is another list.
-        let still = still.filter(|_| self.shared.copies.client.status().picture().held.is_none());
+        let still = still.filter(|_| !self.holds_back());
         // Where a refresh finds the same data, the field differs under a filter, and not since a moment ago.
         if has_form.is_some() && still.as_ref().is_some_and(|still| still.dataset.id == newest.dataset.id) {
             self.shared.commands.form(form.clone());
@@ -203,46 +254,125 @@ impl Examiner {
             };
             let _ = tokio::time::timeout(TICK, is_taken()).await;
         }
-        for one in compared {
-            let is_still = still.as_ref().is_some_and(|still| still.dataset.id == one.of);
-            self.hear(one, is_still);
+        let still = still.map(|still| still.dataset.id.clone());
+        for (shape, one) in compared {
+            let is_aged_again = self.hear(shape, &one, still.is_some() && still == one.of);
+            // What a refresh does not show, a pass does.
+            if one.said.heard == Heard::Aged && !(is_aged_again && self.pass_now_and_then()) {
+                self.shared.commands.refresh();
+            }
+            let is_ours = shape.row().is_none() && !table.entry(shape).is_in_doubt();
+            if is_ours && matches!(one.said.heard, Heard::Equal { .. }) {
+                self.audits.count(&one.path, &Outcome::Equal, self.shared.clock.now_wall());
+            }
         }
         self.keep().await
     }
 
-    /// Asks an example, and compares the answer with the newest snapshot.
-    async fn compared(&self, shape: Shape, asked: Asked, class: Class) -> Option<Compared> {
-        let path = match &asked {
-            Asked::Query(example) => example.query.path_and_query(),
-            Asked::Open(case) => case.path.clone(),
-        };
-        let Some(answered) = answer::ask(&self.shared, &path, Asker::mirror(class)).await else {
-            let (of, at_ms, form) = (self.shared.newest.get()?.dataset.id.clone(), i64::MIN, FormSeen::default());
-            return Some(Compared { shape, path, heard: Heard::Nothing, of, at_ms, may_be_old: false, form });
-        };
-        let (at_ms, may_be_old, of) = (answered.at_ms, answered.may_be_old, answered.newest.dataset.id.clone());
-        let volatile = self.shared.copies.volatile();
-        let compare = move || match asked {
-            Asked::Query(example) => of_query(example, &answered, &volatile),
-            Asked::Open(case) => (of_case(&case, &answered), FormSeen::default()),
-        };
-        let (heard, form) = blocking(move || Ok::<_, Aborted>(compare())).await.ok()?;
-        // Its listings are what the mirror copies.
-        let heard = if shape == Shape::LIST && matches!(heard, Heard::Differs { .. }) { Heard::Nothing } else { heard };
-        tracing::debug!(path, ?heard, "asked an example");
-        Some(Compared { shape, path, heard, of, at_ms, may_be_old, form })
+    /// Asks for the lists of other terms of a shape, where that of one differed.
+    async fn try_terms(
+        &self,
+        newest: &Arc<Snapshot>,
+        shape: Shape,
+        differed: Option<&str>,
+        class: Class,
+    ) -> Result<(), Aborted> {
+        let term = differed.and_then(query_of).and_then(|query| TermName::all_of(&query).next());
+        let (of, doubtful) = (newest.clone(), self.shared.verdicts.terms());
+        let make = move || term.and_then(|term| Example::on_trial(&of.dataset, &term, &doubtful)).unwrap_or_default();
+        let trial = blocking(move || Ok::<_, Aborted>(make())).await?;
+        self.shared.verdicts.change(|table| table.asked = table.asked.saturating_add(trial.len() as u32));
+        self.keep().await?;
+        let asked = futures_util::stream::iter(trial).map(async |(term, is_control, example)| {
+            let compared = self.compared(Asked::Query(example), asker(class), None).await;
+            Tried { term, is_control, heard: compared.said.heard }
+        });
+        let tried: Vec<Tried> = asked.buffer_unordered(AT_ONCE).collect().await;
+        let at = self.moment(true, false);
+        self.shared.verdicts.change(|table| table.tried(shape, &tried, at));
+        let terms = self.shared.verdicts.terms();
+        for Tried { term, .. } in tried.iter().filter(|tried| terms.contains(&tried.term)) {
+            tracing::warn!(%term, "the origin answers queries with this term otherwise: they are forwarded from now on");
+        }
+        self.keep().await
     }
 
-    /// Takes in what an answer says.
-    fn hear(&mut self, one: Compared, is_still: bool) {
-        let Compared { shape, path, heard, may_be_old, .. } = one;
+    /// Asks for the list of a term in doubt.
+    async fn ask_term(&self, newest: &Arc<Snapshot>, term: TermName) -> Result<(), Aborted> {
+        let query = ListQuery::largest_pages().with_term(term.kind, &term.slug);
+        let heard = if newest.dataset.membership(term.kind, &term.slug).is_some() {
+            let asked = Asked::Query(Example { query, tells: true });
+            Some(self.compared(asked, asker(Class::Background), None).await.said.heard)
+        } else {
+            None
+        };
+        let at = self.moment(true, false);
+        self.shared.verdicts.change(|table| table.heard_of_term(&term, heard.as_ref(), at));
+        if !self.shared.verdicts.terms().contains(&term) {
+            tracing::info!(%term, "the origin answers queries with this term as this server does, again");
+        }
+        self.keep().await
+    }
+
+    /// Now. `may_be_old`: an answer may be an old copy of a CDN.
+    fn moment(&self, may_be_old: bool, is_still: bool) -> Moment {
         let copies = &self.shared.copies;
         let apart = copies.lag().max(if may_be_old { copies.cache_ttl() } else { Duration::ZERO });
         let apart_ms = i64::try_from(apart.as_millis()).unwrap_or(i64::MAX);
-        let at = Moment { now_ms: self.shared.clock.now_wall().as_millis(), apart_ms, is_still };
+        Moment { now_ms: self.shared.clock.now_wall().as_millis(), apart_ms, is_still }
+    }
+
+    /// Asks, and compares the answer with the newest snapshot. `before`: an earlier answer to the same.
+    async fn compared(&self, asked: Asked, asker: Asker, before: Option<&Compared>) -> Compared {
+        let path = asked.to_string();
+        let unheard = |path, why| Compared {
+            path,
+            said: Said { why: Some(why), ..Said::default() },
+            status: None,
+            text: String::new(),
+            of: None,
+            at_ms: i64::MIN,
+            may_be_old: false,
+        };
+        let answered = match answer::ask(&self.shared, &path, asker).await {
+            Ok(answered) => answered,
+            Err(why) => return unheard(path, why),
+        };
+        let mut volatile = self.shared.copies.volatile();
+        if let (None, Some(before), Some(text)) = (asked.shape(), before, &answered.text) {
+            // A field in which even two answers of the origin differ, and nothing else does, means nothing.
+            for key in volatile.learn(&before.text, text).into_iter().flatten() {
+                volatile.insert(&key);
+            }
+        }
+        let details = self.shared.details.clone();
+        let compare = move || {
+            let said = asked.judge(&answered, &details, &volatile);
+            Ok::<_, Aborted>((said, answered))
+        };
+        let Ok((said, answered)) = blocking(compare).await else { return unheard(path, BUSY.to_owned()) };
+        tracing::debug!(path, heard = ?said.heard, "asked an example");
+        Compared {
+            path,
+            said,
+            status: answered.status,
+            text: answered.text.unwrap_or_default(),
+            of: Some(answered.newest.dataset.id.clone()),
+            at_ms: answered.at_ms,
+            may_be_old: answered.may_be_old,
+        }
+    }
+
+    /// Takes in what an answer says; `true`: a row differed, and did so before.
+    fn hear(&self, shape: Shape, one: &Compared, is_still: bool) -> bool {
+        let Compared { path, said: Said { heard, .. }, may_be_old, .. } = one;
+        // Its listings are what the mirror copies.
+        let is_copied = shape == Shape::LIST && matches!(heard, Heard::Differs { .. });
+        let (heard, may_be_old) = (if is_copied { &Heard::Nothing } else { heard }, *may_be_old);
+        let at = self.moment(may_be_old, is_still);
         let (before, after) = self.shared.verdicts.change(|table| {
             let before = table.entry(shape);
-            table.heard(shape, &path, heard.clone(), at);
+            table.heard(shape, path, heard.clone(), at);
             (before, table.entry(shape))
         });
         let (shape, row) = (shape.name(), shape.row());
@@ -267,16 +397,23 @@ impl Examiner {
             }
             _ => {}
         }
-        if heard == Heard::Aged {
-            let now = self.shared.clock.now_mono();
-            // What a refresh does not show, a pass does.
-            if after.is_aged_again() && self.passed.is_none_or(|last| now.since(last) >= PASS_PAUSE) {
-                self.passed = Some(now);
-                self.shared.commands.pass();
-            } else {
-                self.shared.commands.refresh();
-            }
+        after.is_aged_again()
+    }
+
+    /// Whether the origin's list is another one than clients get.
+    fn holds_back(&self) -> bool {
+        self.shared.copies.client.status().picture().held.is_some()
+    }
+
+    /// Has everything read again, unless that was not long ago.
+    fn pass_now_and_then(&mut self) -> bool {
+        let now = self.shared.clock.now_mono();
+        let is_time = self.passed.is_none_or(|last| now.since(last) >= PASS_PAUSE);
+        if is_time {
+            self.passed = Some(now);
+            self.shared.commands.pass();
         }
+        is_time
     }
 
     async fn keep(&self) -> Result<(), Aborted> {
@@ -288,50 +425,10 @@ impl Examiner {
     }
 }
 
-/// An example of a set of filters; `None`: the data has none.
-pub(crate) fn example_of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<ListQuery> {
-    Some(Example::of(dataset, shape, turn)?.query)
-}
-
-/// What the answer to a query says of its shape, and of the form of lists.
-fn of_query(example: Example, answered: &Answered, volatile: &VolatileKeys) -> (Heard, FormSeen) {
-    let Answered { newest, is_old, .. } = answered;
-    let Example { query, tells } = example;
-    let differs = |only_order| if *is_old { Heard::Aged } else { Heard::Differs { only_order } };
-    let Some((text, page)) = &answered.page else { return (differs(false), FormSeen::default()) };
-    let is_bare = !query.path_and_query().contains("per_page=");
-    let size = page.per_page.unwrap_or(page.items.len() as u64);
-    let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
-    let envelope = &newest.dataset.content.envelope;
-    let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query }.within(envelope.largest_page);
-    let agreement = agreement(&newest.dataset, &query, page.total, &page.items);
-    let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
-    let form = is_ours.then(|| {
-        let is_ignored = |key: &str| volatile.contains(key) || newest.meta.left_out.iter().any(|out| out == key);
-        FormSeen::of(text, page, (&query, is_bare), envelope, is_ignored)
-    });
-    let heard = match agreement {
-        Some(Agreement::Whole) => Heard::Equal { tells },
-        Some(Agreement::Aged) => Heard::Aged,
-        Some(Agreement::ButOrder) => differs(true),
-        Some(Agreement::None) => differs(false),
-        None => Heard::Nothing,
-    };
-    (heard, form.unwrap_or_default())
-}
-
-/// What the answer to an open case says of its row.
-fn of_case(case: &OpenCase, answered: &Answered) -> Heard {
-    let Answered { newest, refused, page, is_old, .. } = answered;
-    let Some((_, page)) = page.as_ref().filter(|_| refused.is_none()) else {
-        return Heard::Means(refused.iter().copied().collect());
-    };
-    let list = (page.total, &page.items[..], page.per_page);
-    match case.allowed(&newest.dataset, newest.meta.form.page_size, list) {
-        None => Heard::Aged,
-        Some(these) if these.is_empty() && *is_old => Heard::Aged,
-        Some(these) => Heard::Means(these),
-    }
+/// What is not asked before the details waits so long for the budget, or for the end of a pause.
+fn asker(class: Class) -> Asker {
+    let patience = if class == Class::Background { Some(PATIENCE) } else { None };
+    Asker { patience, ..Asker::mirror(class) }
 }
 
 /// The query of a path.
@@ -341,7 +438,7 @@ fn query_of(path: &str) -> Option<ListQuery> {
 
 /// Waits until the mirror is confirmed for a later instant than `at_ms`, or holds a snapshot back; `false`: it took too
 /// long.
-pub(crate) async fn confirmed_since(shared: &MirrorContext, at_ms: i64) -> bool {
+async fn confirmed_since(shared: &MirrorContext, at_ms: i64) -> bool {
     let cache_ttl = shared.copies.client.stamps().cache_ttl();
     let patience = cache_ttl + Duration::from_secs(60);
     // An old copy of the origin's CDN confirms nothing; then it asks again a little later.

@@ -5,7 +5,6 @@
 //! although they do not change. Pure: bodies and the intervals of their validity in, a verdict out. Callers:
 //! [`super::task`].
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -294,17 +293,10 @@ const DIFFERENT: u32 = 6;
 /// The contradictions of the passes since the pages fitted last.
 #[derive(Debug, Default)]
 pub(super) struct Recurrence {
-    last: Option<Seen>,
+    /// The last one, how many passes in a row had it, and when the last of them that counts began.
+    last: Option<(Contradiction, u32, Monotonic)>,
     /// When the first of these passes began, and how many there were.
     began: Option<(Monotonic, u32)>,
-}
-
-#[derive(Debug)]
-struct Seen {
-    contradiction: Contradiction,
-    times: u32,
-    /// When the last pass that counts began.
-    began: Monotonic,
 }
 
 impl Recurrence {
@@ -318,33 +310,25 @@ impl Recurrence {
     pub(super) fn see(&mut self, contradiction: &Contradiction, began: Monotonic, apart: Duration) -> bool {
         let (first, tries) = self.began.map_or((began, 1), |(first, tries)| (first, tries + 1));
         self.began = Some((first, tries));
-        let seen = match self.last.take() {
-            Some(seen) if seen.contradiction == *contradiction => {
-                if began.since(seen.began) > apart || apart.is_zero() {
-                    Seen { times: seen.times + 1, began, ..seen }
-                } else {
-                    seen
-                }
-            }
-            _ => Seen { contradiction: contradiction.clone(), times: 1, began },
+        let same = self.last.take().filter(|(last, ..)| last == contradiction);
+        let (times, counted) = match same {
+            Some((_, times, counted)) if !apart.is_zero() && began.since(counted) <= apart => (times, counted),
+            Some((_, times, _)) => (times + 1, began),
+            None => (1, began),
         };
-        let long = if apart.is_zero() { tries >= DIFFERENT } else { began.since(first) > apart * 4 };
-        let believed = seen.times >= TIMES || long;
-        self.last = Some(seen);
-        believed
+        self.last = Some((contradiction.clone(), times, counted));
+        let is_long = if apart.is_zero() { tries >= DIFFERENT } else { began.since(first) > apart * 4 };
+        times >= TIMES || is_long
     }
 
     /// When the next pass counts.
     pub(super) fn next(&self, apart: Duration) -> Option<Monotonic> {
-        self.last.as_ref().map(|seen| seen.began.plus(apart + Duration::from_millis(1)))
+        self.last.as_ref().map(|(.., counted)| counted.plus(apart + Duration::from_millis(1)))
     }
 }
 
-/// A listing of unknown place, and its place in the last snapshot.
-type Unplaced = (Option<usize>, Summary);
-
 /// Puts listings in order: those on one page where the pages have them, those of unknown place beside their neighbours in
-/// the last snapshot, new ones of unknown place by id; all of them only where the field that orders the pages allows it.
+/// the last snapshot, new ones of unknown place by id; all of them only where the rule that orders the pages allows it.
 /// `pages` has each listing once, in the order of the pages; `others` are on none.
 pub(super) fn arranged(
     pages: Vec<Summary>,
@@ -352,52 +336,39 @@ pub(super) fn arranged(
     others: Vec<Summary>,
     last: Option<&Dataset>,
 ) -> Vec<Summary> {
-    let mut placed = Vec::with_capacity(pages.len() + others.len());
-    let (mut unknown, mut tie) = (BTreeMap::new(), None);
-    for summary in pages {
-        if doubled.contains(&summary.id) {
-            tie.get_or_insert(placed.len());
-            unknown.insert(summary.id, summary);
-        } else {
-            placed.push(summary);
-        }
-    }
-    unknown.extend(others.into_iter().map(|summary| (summary.id, summary)));
-    let rule = Rule::of_one_field(&placed);
-    // By the place before which they go.
-    let mut before: BTreeMap<usize, Vec<Unplaced>> = BTreeMap::new();
-    let mut put = |place: usize, unplaced: Unplaced| {
-        let place = rule.as_ref().map_or(place, |rule| {
-            let allowed = rule.places(&placed, &unplaced.1);
-            place.clamp(*allowed.start(), *allowed.end())
-        });
-        before.entry(place).or_default().push(unplaced);
-    };
+    let tie = pages.iter().position(|summary| doubled.contains(&summary.id));
+    let (unknown, placed): (Vec<Summary>, Vec<Summary>) =
+        pages.into_iter().partition(|summary| doubled.contains(&summary.id));
+    let unknown = unknown.into_iter().chain(others).map(|summary| (summary.id, summary));
+    let mut unknown: BTreeMap<ListingId, Summary> = unknown.collect();
+    // Each with the place before which it goes; in the order of the last snapshot, then by id.
+    let mut put = Vec::with_capacity(unknown.len());
     if let Some(last) = last {
-        let places: HashMap<ListingId, usize> =
-            placed.iter().enumerate().map(|(place, summary)| (summary.id, place)).collect();
+        let places: HashMap<ListingId, usize> = placed.iter().map(|summary| summary.id).zip(0..).collect();
         let mut next = 0;
-        for (at, known) in last.content.summaries.iter().enumerate() {
+        for known in &last.content.summaries {
             if let Some(place) = places.get(&known.id) {
                 next = place + 1;
             } else if let Some(summary) = unknown.remove(&known.id) {
-                put(next, (Some(at), summary));
+                put.push((next, summary));
             }
         }
     }
-    for summary in unknown.into_values() {
-        put(tie.unwrap_or(placed.len()), (None, summary));
+    let end = tie.unwrap_or(placed.len());
+    put.extend(unknown.into_values().map(|summary| (end, summary)));
+    if let Some(rule) = Rule::learn(&placed) {
+        for (place, summary) in &mut put {
+            let allowed = rule.places(&placed, summary);
+            *place = (*place).clamp(*allowed.start(), *allowed.end());
+        }
+        put.sort_by(|one, other| rule.compare_listings(&one.1, &other.1));
     }
-    let mut arranged = Vec::with_capacity(placed.len());
+    put.sort_by_key(|(place, _)| *place);
+    let mut arranged = Vec::with_capacity(placed.len() + put.len());
     let (mut placed, mut taken) = (placed.into_iter(), 0);
-    for (place, mut some) in before {
-        let key = |(at, summary): &Unplaced| (at.is_none(), *at, summary.id);
-        let by_rule = |one: &Unplaced, other: &Unplaced| {
-            rule.as_ref().map_or(Ordering::Equal, |rule| rule.compare_listings(&one.1, &other.1))
-        };
-        some.sort_by(|one, other| by_rule(one, other).then_with(|| key(one).cmp(&key(other))));
+    for (place, summary) in put {
         arranged.extend(placed.by_ref().take(place - taken));
-        arranged.extend(some.into_iter().map(|(_, summary)| summary));
+        arranged.push(summary);
         taken = place;
     }
     arranged.extend(placed);

@@ -28,7 +28,7 @@ impl Sweeper {
     /// Sweeps, for ever.
     pub async fn run(self) {
         let mut swaps = self.0.newest.watch();
-        while self.0.newest.load().is_none() {
+        while self.0.newest.get().is_none() {
             if swaps.changed().await.is_err() {
                 return;
             }

@@ -2,7 +2,8 @@
 //!
 //! One task decides what is published; details and sweep have workers of their own. No step takes long, so that a
 //! refresh is never late: every page is read batch by batch, a step requests each resource once, and work that waits
-//! for the origin's CDN or after a failure waits in [`WorkInHand`], not in a sleep. Callers: [`crate::app`] runs it.
+//! for the origin's CDN or after a failure waits in the [`Schedule`], not in a sleep. A step returns what follows, and
+//! [`Mirror::apply`] writes it down. Callers: [`crate::app`] runs it.
 
 mod amend;
 mod contradicting;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::hash::ContentHash;
-use crate::clock::{Clock, WallTime};
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::DatasetError;
@@ -27,18 +28,17 @@ use crate::snapshot::pointer::Snapshot;
 use crate::snapshots::{Snapshots, SnapshotsError};
 use crate::store::{Store, StoreError};
 use crate::tasks;
-use crate::upstream::status::{CopiesWait, OriginState, OriginStatus};
+use crate::upstream::status::{CopiesWait, OriginState, OriginStatus, Progress};
 
 use super::commands::Commands;
 use super::copies::{Copies, CopyError};
 use super::{MirrorContext, pass};
 
-use amend::KnownOrder;
 use contradicting::Contradictions;
-use publish::ShrinkGuard;
+use publish::{ShrinkGuard, changed};
 use refresh::Questions;
-use schedule::{Doing, MirrorStep, Purpose, Retry, Schedule, ScheduleFacts, WorkInHand};
-use terms::{Learning, TermEvidence};
+use schedule::{Doing, Failure, MirrorStep, Next, Outlay, Purpose, Schedule, ScheduleFacts, Work};
+use terms::TermEvidence;
 
 /// Attempts at work that does not settle.
 const TRIES: u32 = 3;
@@ -96,7 +96,7 @@ impl MirrorError {
     }
 }
 
-/// The mirror.
+/// The mirror. Its schedule is written in this file only.
 pub struct Mirror {
     copies: Copies,
     questions: Questions,
@@ -104,17 +104,14 @@ pub struct Mirror {
     /// The epoch of the last change to the newest snapshot that this task knows: a later one is an import's.
     seen: u64,
     shrink: ShrinkGuard,
-    order: KnownOrder,
     contradictions: Contradictions,
     terms: TermEvidence,
-    learning: Learning,
     schedule: Schedule,
-    work: WorkInHand,
-    /// What the answers were that the work in hand follows.
+    /// What was sent since the origin's answers began to disagree.
+    outlay: Outlay,
+    /// The answers that the work in hand follows.
     followed: Vec<ContentHash>,
     commands: Commands,
-    /// Shown in `/status`.
-    status: OriginStatus,
     settings: Settings,
     clock: Clock,
 }
@@ -126,19 +123,16 @@ impl Mirror {
         let status = copies.client.status().clone();
         Self {
             questions: Questions::new(copies.clone()),
-            shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
-            order: KnownOrder::new(store.clone()),
-            contradictions: Contradictions::new(store),
+            contradictions: Contradictions::new(&store),
+            shrink: ShrinkGuard::new(store, status, settings.load().mirror.max_shrink),
             seen: snapshots.newest().epoch(),
-            terms: TermEvidence(evidence),
-            learning: Learning::new(clock.now_mono()),
-            schedule: Schedule::new(settings.load().ttl, copies.cache_ttl()),
-            work: WorkInHand::default(),
+            terms: TermEvidence::new(evidence),
+            schedule: Schedule::new(clock.now_mono()),
+            outlay: Outlay::default(),
             followed: Vec::new(),
             snapshots,
             copies,
             commands,
-            status,
             settings,
             clock,
         }
@@ -146,56 +140,56 @@ impl Mirror {
 
     /// Mirrors, for ever.
     pub async fn run(mut self) {
-        let mut announced = None;
         loop {
             self.hear().await;
-            let facts = self.facts();
-            let due = self.clock.now_mono().plus(facts.refresh_in);
-            let waits = facts
-                .begun
-                .map(|(_, wait)| wait)
-                .filter(|wait| *wait >= schedule::LONG_WAIT && self.work.failures() == 0);
-            let copies = waits.map(|wait| self.announce(wait, &facts, &mut announced));
-            let flips = self.schedule.flips.to_tell(self.clock.now_mono());
-            let flips_until = flips.map(|wait| self.clock.now_wall().plus(wait));
-            self.status.update(|picture| {
+            let (now, facts) = (self.clock.now_mono(), self.facts());
+            let due = now.plus(self.schedule.refresh_in(now, &facts));
+            let wall = self.clock.now_wall();
+            let copies = self.schedule.copies_wait(now).map(|wait| {
+                let is_expected = self.is_expected(wait, &facts);
+                CopiesWait { until: wall.plus(wait), is_expected }
+            });
+            let flips_until = self.schedule.flips.to_tell(now).map(|wait| wall.plus(wait));
+            self.status().update(|picture| {
                 (picture.refresh_due, picture.copies, picture.flips_until) = (Some(due), copies, flips_until);
             });
-            let step = schedule::next(&facts);
-            if let MirrorStep::Wait(wait) = step {
-                let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
-                continue;
-            }
-            let result = Box::pin(self.perform(step)).await;
-            self.account(step, result);
-            if !self.work.is_begun() {
-                announced = None;
-                self.status.update(|picture| picture.pass = None);
+            match self.schedule.next(now, &facts) {
+                MirrorStep::Wait(wait) => {
+                    let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
+                }
+                MirrorStep::Learn => self.schedule.learn_at = Box::pin(self.learn()).await,
+                step => {
+                    let before = (self.newest(), self.seen, self.questions.turn);
+                    let mut work = if step == MirrorStep::Begin { None } else { self.schedule.take() };
+                    let result = Box::pin(self.perform(step, work.as_mut())).await;
+                    self.apply(step, before, work, result).await;
+                }
             }
         }
     }
 
-    /// Until when work waits for old copies. `announced`: what was told first of this work.
-    fn announce(&self, wait: Duration, facts: &ScheduleFacts, announced: &mut Option<WallTime>) -> CopiesWait {
-        /// What is told has whole seconds.
-        const GRAIN_SECONDS: i64 = 2;
-        let until = self.clock.now_wall().plus(wait);
-        // The rounds of a first copy: each waits for the copies that the last one may have read.
+    /// Whether a wait for old copies belongs to a first copy, and is no longer than that takes.
+    fn is_expected(&self, wait: Duration, facts: &ScheduleFacts) -> bool {
+        let now = self.clock.now_mono();
+        // Each round waits for the copies that the last one may have read.
         let rounds = TRIES + 1;
-        let is_expected = !facts.certificate.is_some_and(schedule::is_settled)
-            && self.status.picture().passes == 0
-            && facts.tried.is_some_and(|tried| tried + wait <= self.copies.apart() * rounds);
-        let first = (!is_expected).then(|| *announced.get_or_insert(until));
-        CopiesWait { until, first: first.filter(|first| until.seconds_since(*first) >= GRAIN_SECONDS), is_expected }
+        !facts.certificate.is_some_and(schedule::is_settled)
+            && self.status().picture().passes == 0
+            && self.schedule.tried.is_some_and(|tried| now.since(tried) + wait <= self.copies.apart() * rounds)
     }
 
     /// Takes in commands and imports.
     async fn hear(&mut self) {
-        self.schedule.set_ttl(self.settings.load().ttl, self.copies.cache_ttl());
         let asked = self.commands.take();
         let epoch = self.snapshots.newest().epoch();
         if std::mem::replace(&mut self.seen, epoch) != epoch {
-            self.begin_anew();
+            // All work was about another snapshot.
+            self.shrink.forget();
+            self.terms.read_back(self.snapshots.store());
+            if let Some(newest) = self.newest() {
+                self.copies.set_volatile(newest.meta.volatile.clone());
+            }
+            self.schedule.begin_anew(self.clock.now_mono());
         }
         let is_accepted = asked.accept && self.shrink.accept();
         self.schedule.is_refresh_asked |= asked.refresh || is_accepted;
@@ -207,35 +201,16 @@ impl Mirror {
         }
     }
 
-    /// Drops work about another snapshot.
-    fn begin_anew(&mut self) {
-        self.work.abandon();
-        self.shrink.forget();
-        self.order.placed_by.clear();
-        self.terms.read_back(self.snapshots.store());
-        if let Some(newest) = self.newest() {
-            self.copies.set_volatile(newest.meta.volatile.clone());
-        }
-        self.learning.due = Some(self.clock.now_mono());
-        self.schedule.begin_anew();
-    }
-
     fn facts(&self) -> ScheduleFacts {
-        let (now, schedule) = (self.clock.now_mono(), &self.schedule);
+        let (settings, newest) = (self.settings.load(), self.newest());
         // No better certificate is to be had while the origin's pages contradict each other.
-        let contradict = self.newest().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id));
-        let at_least = if contradict { self.settings.load().mirror.sweep_every } else { Duration::ZERO };
-        let tried = schedule.tried.map(|tried| now.since(tried));
-        let at_least = at_least.max(tried.unwrap_or_default() + schedule.flips.wait(now));
+        let at_least = if self.lives_with_contradiction() { settings.mirror.sweep_every } else { Duration::ZERO };
+        let age = newest.as_ref().map_or(0, |newest| self.clock.now().by_origin.millis_since(newest.confirmed()));
         ScheduleFacts {
-            certificate: self.certificate(),
-            refresh_in: schedule.refresh_in(now, self.age()),
-            begun: self.work.begun(now),
-            asked: schedule.is_pass_asked,
-            tried,
-            patience: schedule.patience.max(at_least),
-            begin_in: schedule.reading.wait(now),
-            learn_in: self.learning.due_in(now),
+            certificate: newest.map(|newest| newest.meta.certificate),
+            age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
+            ttl: settings.ttl,
+            patience: settings.ttl.max(self.copies.cache_ttl()).max(at_least),
         }
     }
 
@@ -251,6 +226,11 @@ impl Mirror {
 
     fn store(&self) -> &Arc<Store> {
         self.snapshots.store()
+    }
+
+    /// Shown in `/status`.
+    fn status(&self) -> &OriginStatus {
+        self.copies.client.status()
     }
 
     /// Publishes or renews, unless an import came in between.
@@ -276,97 +256,99 @@ impl Mirror {
     fn pause_for(&mut self, requests: u64) -> Duration {
         let Some(newest) = self.newest() else { return Duration::ZERO };
         let most = 2 * pass::pages_of(&newest.dataset) + 20;
-        let (now, apart) = (self.clock.now_mono(), self.copies.apart());
-        self.schedule.outlay.wait(now, self.copies.sent(), requests, most, apart)
+        self.outlay.wait(self.clock.now_mono(), self.copies.sent(), requests, most, self.copies.apart())
     }
 
-    /// How old the newest snapshot is, by the clock that dates it.
-    fn age(&self) -> Duration {
-        let age = self.newest().map_or(0, |newest| self.clock.now().by_origin.millis_since(newest.confirmed()));
-        Duration::from_millis(u64::try_from(age).unwrap_or(0))
-    }
-
-    async fn perform(&mut self, step: MirrorStep) -> Result<(), MirrorError> {
-        match step {
-            MirrorStep::Refresh => Box::pin(self.refresh()).await,
-            MirrorStep::Begin => self.begin_reading(Purpose::Certify, None, false),
-            MirrorStep::Continue => self.go_on().await,
-            MirrorStep::Learn => {
-                self.learn().await;
-                Ok(())
-            }
-            MirrorStep::Wait(_) => Ok(()),
+    /// Takes a step. `work` is the active work.
+    async fn perform(&mut self, step: MirrorStep, work: Option<&mut Work>) -> Result<Next, MirrorError> {
+        match (step, work) {
+            (MirrorStep::Continue, Some(Work { doing, unsettled, .. })) => match doing {
+                Doing::Reading(reading) => self.read_on(reading).await,
+                Doing::Confirming(candidate) => Box::pin(self.confirm_candidate(candidate, unsettled)).await,
+                Doing::Searching(search) => self.search(search).await,
+            },
+            (MirrorStep::Refresh, work) => Box::pin(self.refresh(work)).await,
+            _ => Ok(self.certify()),
         }
     }
 
-    /// Begins something that takes several steps.
-    fn begin(&mut self, doing: Doing, pause: Duration) {
-        let share = self.copies.client.budget().crawl_work();
-        self.work.begin(doing, self.clock.now_mono(), pause, share);
-    }
-
-    /// Continues the active work; after a failure it stays.
-    async fn go_on(&mut self) -> Result<(), MirrorError> {
-        let Some(mut work) = self.work.take() else { return Ok(()) };
-        let result = match &mut work.doing {
-            Doing::Reading(reading) => self.read_on(reading).await,
-            Doing::Confirming(candidate) => self.confirm_candidate(candidate).await,
-            Doing::Searching(search) => self.search(search).await,
-        };
-        let now = self.clock.now_mono();
+    /// Records how a step ended that took the active work, and before which these were the newest snapshot, its epoch and
+    /// the number of refreshes.
+    async fn apply(
+        &mut self,
+        step: MirrorStep,
+        (before, seen, turn): (Option<Arc<Snapshot>>, u64, u64),
+        work: Option<Work>,
+        result: Result<Next, MirrorError>,
+    ) {
+        let (now, ttl, newest) = (self.clock.now_mono(), self.settings.load().ttl, self.newest());
+        self.schedule.is_refresh_asked &= self.questions.turn == turn;
+        let mut has_looked = false;
+        if let Some(newest) = newest.as_ref().filter(|_| self.seen != seen)
+            && before.as_ref().is_none_or(|before| before.dataset.id != newest.dataset.id)
+        {
+            let (before, after) = (before.clone(), newest.clone());
+            let changed = move || Ok(before.map(|before| changed(&before.dataset, &after.dataset)));
+            let changed = blocking(changed).await.ok().flatten();
+            self.schedule.published(changed, now, ttl);
+            has_looked = true;
+        }
         match result {
             Ok(next) => {
-                self.work.went(work, next, now);
-                Ok(())
+                if let Next::Stay(state) | Next::Done(state) = next {
+                    let follows = work.as_ref().is_some_and(|work| work.purpose() == Purpose::Follow);
+                    // The origin's answers agree with each other.
+                    if matches!(next, Next::Done(_)) || (state == OriginState::Unchanged && !follows) {
+                        self.outlay.ended();
+                    }
+                    self.status().update(|picture| picture.state = state);
+                    has_looked = true;
+                }
+                if let Next::Instead(Doing::Reading(_), _) = next {
+                    self.status().update(|picture| {
+                        picture.pass = Some(Progress { done: 0, of: 0 });
+                        if newest.is_none() {
+                            picture.state = OriginState::Crawling;
+                        }
+                    });
+                }
+                let budget = self.copies.client.budget();
+                self.schedule.went(step, work, next, now, || budget.crawl_work());
             }
-            Err(error) => {
-                let longest = self.schedule.longest_pause();
-                self.work.failed(work, now, longest, |pause| self.copies.client.jittered(pause));
-                Err(error)
-            }
+            Err(error) => self.note_failure(step, work, &error),
         }
+        self.status().update(|picture| {
+            if has_looked {
+                picture.refreshed_ms = Some(self.clock.now_wall().as_millis());
+            }
+            if !self.schedule.is_working() {
+                picture.pass = None;
+            }
+        });
     }
 
-    /// Records the result of a step.
-    fn account(&mut self, step: MirrorStep, result: Result<(), MirrorError>) {
-        let Err(error) = result else {
-            if step == MirrorStep::Begin {
-                self.schedule.reading = Retry::default();
-            }
-            return;
+    /// A step is tried again later.
+    fn note_failure(&mut self, step: MirrorStep, work: Option<Work>, error: &MirrorError) {
+        let failure = Failure {
+            now: self.clock.now_mono(),
+            longest: schedule::longest_pause(self.settings.load().ttl),
+            wants_no_pause: error.wants_no_pause(),
+            jittered: &|pause| self.copies.client.jittered(pause),
         };
+        let failures = self.schedule.failed(step, work, failure);
         if matches!(error, MirrorError::Moved) {
             tracing::info!(%error, "continuing with the imported snapshot");
             return;
         }
-        let jittered = |pause| self.copies.client.jittered(pause);
-        let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
-        let failures = failures.unwrap_or_else(|| self.work.failures());
-        if error.wants_no_pause() {
-            self.schedule.hurry();
-            self.work.hurry();
-        }
-        tracing::debug!(error = %Excerpt(&error), failures, "a step of the mirror failed");
+        tracing::debug!(error = %Excerpt(error), failures, "a step of the mirror failed");
         // A disk that fails is no fault of the origin.
         if !error.is_of_store() {
-            self.status.update(|picture| picture.state = error.state());
-            match &error {
-                MirrorError::Copy(CopyError::Ask(error)) => self.status.note(error, self.clock.now_wall()),
-                other => self.status.unusable(other, self.clock.now_wall()),
+            self.status().update(|picture| picture.state = error.state());
+            match error {
+                MirrorError::Copy(CopyError::Ask(error)) => self.status().note(error, self.clock.now_wall()),
+                other => self.status().unusable(other, self.clock.now_wall()),
             }
         }
-    }
-
-    /// Counts as a refresh: the next one is scheduled from here.
-    fn looked(&mut self) {
-        self.schedule.looked(self.clock.now_mono());
-        self.status.update(|picture| picture.refreshed_ms = Some(self.clock.now_wall().as_millis()));
-    }
-
-    /// The origin's answers agree with each other.
-    const fn answers_agree(&mut self) {
-        self.work.unsettled = 0;
-        self.schedule.outlay.ended();
     }
 }
 

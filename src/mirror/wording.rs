@@ -77,13 +77,13 @@ impl Wording {
 
     /// The text of a taxonomy in the newest snapshot.
     pub(super) fn taxonomy(&self, kind: TaxonomyKind) -> Option<Arc<str>> {
-        Some(self.newest.load().as_ref()?.dataset.content.taxonomies[kind.index()].clone())
+        Some(self.newest.get()?.dataset.content.taxonomies[kind.index()].clone())
     }
 
     /// A page with the stored texts of all listings and fields whose values did not change, and the stored order of its
     /// fields. `known`: the stored page of that path. `None`: nothing has another text.
     pub(super) fn page(&self, text: &str, known: Option<&str>, volatile: &VolatileKeys) -> Option<String> {
-        let newest = self.newest.load();
+        let newest = self.newest.get();
         if newest.is_none() && known.is_none() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The files of the pages, compiled in: style, scripts, mark, and the viewer of the API's description.
+//! The files of the pages, compiled in: style, scripts, mark, the map, and the viewer of the API's description.
 //!
 //! Each name contains a hash of the content, so that browsers may keep a file for good. `vendored/README.md` says where
 //! the large ones come from, and how they were made. Callers: [`super`].
@@ -24,15 +24,20 @@ enum Packing {
 }
 
 /// Name, media type, content.
-const FILES: [(&str, &str, Packing); 10] = [
+const FILES: [(&str, &str, Packing); 15] = [
     ("style.css", CSS, Packing::Plain(include_bytes!("static/style.css"))),
+    ("dark.css", CSS, Packing::Plain(include_bytes!("static/dark.css"))),
     ("docs.css", CSS, Packing::Plain(include_bytes!("static/docs.css"))),
     ("docs.js", SCRIPT, Packing::Plain(include_bytes!("static/docs.js"))),
     ("age.js", SCRIPT, Packing::Plain(include_bytes!("static/age.js"))),
     ("copy.js", SCRIPT, Packing::Plain(include_bytes!("static/copy.js"))),
+    ("map.js", SCRIPT, Packing::Plain(include_bytes!("static/map.js"))),
     ("explore.js", SCRIPT, Packing::Plain(include_bytes!("static/explore.js"))),
     ("mark.svg", "image/svg+xml", Packing::Plain(include_bytes!("static/mark.svg"))),
     ("favicon.ico", "image/vnd.microsoft.icon", Packing::Plain(include_bytes!("static/favicon.ico"))),
+    ("states.json", "application/json", Packing::Plain(include_bytes!("vendored/states.json"))),
+    ("leaflet.css", CSS, Packing::Brotli(include_bytes!("vendored/leaflet.css.br"))),
+    ("leaflet.js", SCRIPT, Packing::Brotli(include_bytes!("vendored/leaflet.js.br"))),
     ("swagger-ui.css", CSS, Packing::Brotli(include_bytes!("vendored/swagger-ui.css.br"))),
     ("swagger-ui-bundle.js", SCRIPT, Packing::Brotli(include_bytes!("vendored/swagger-ui-bundle.js.br"))),
 ];

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::json::quote;
+use crate::api::json::{self, quote};
+use crate::api::listing::Summary;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::excerpt;
 use crate::words::grouped;
@@ -16,9 +17,9 @@ use crate::words::grouped;
 use super::Site;
 use super::facts::{PageFacts, TermFact};
 use super::front::{DUMPS, file_name};
-use super::map::escaped;
 use super::room::MOST_OF_A_TEXT;
 use super::schema::{Described, Seen};
+use super::tiles::escaped;
 
 /// `/` for programs: the links of the front page as JSON.
 pub(super) fn index(site: &Site, facts: Option<&PageFacts<'_>>) -> String {
@@ -101,10 +102,12 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &De
         ("state", term(TaxonomyKind::States, "texas")),
         ("city", term(TaxonomyKind::Cities, "austin")),
     ];
-    let listing = facts.and_then(PageFacts::example_listing);
+    // Generators take a `$ref` in an example for a reference.
+    let refers = |listing: &&Summary| String::from_utf8_lossy(&listing.raw).contains("$ref\"");
+    let listing = facts.and_then(PageFacts::example_listing).filter(|listing| !refers(listing));
     let listing = listing.map_or(MADE_UP.into(), |summary| String::from_utf8_lossy(&summary.raw));
     let total = facts.map_or(1, |facts| facts.dataset.len());
-    filled(|name| {
+    let whole = filled(|name| {
         if let Some((_, term)) = terms.iter().find(|(kind, _)| name.starts_with(kind)) {
             return match name.split_once('_') {
                 None => Some(Filling::Text(term.slug)),
@@ -123,12 +126,31 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &De
             "total" => Filling::Json(total.to_string()),
             "listing" => Filling::Json(listing.to_string()),
             "fields_of_a_listing" => Filling::Json(described.listing.to_string()),
+            "of_every_listing" => Filling::Json(described.of_every_listing.to_string()),
+            "example_detail" => {
+                Filling::Json(described.example.as_ref().map_or_else(|| listing.to_string(), Value::to_string))
+            }
+            "of_every_detail" => Filling::Json(described.of_every_detail.to_string()),
             "fields_of_a_detail" => Filling::Json(described.detail.to_string()),
             "detail" => Filling::Json(described.detail_body.to_string()),
             "taxonomy" => Filling::Json(described.taxonomy.to_string()),
             _ => return None,
         })
-    })
+    });
+    if site.has_snapshots { whole } else { without_data(whole) }
+}
+
+/// The paths that need no snapshot.
+const OF_A_SHIELD: [&str; 4] = ["/", "/docs", "/openapi.json", "/robots.txt"];
+
+/// The description with the paths alone that a shield has.
+fn without_data(whole: String) -> String {
+    let is_kept = |path: &str| path.starts_with("/api/") || OF_A_SHIELD.contains(&path);
+    let Ok(fields) = json::fields(&whole) else { return whole };
+    let Some(paths) = fields.iter().find(|field| field.key == "paths") else { return whole };
+    let kept = json::fields(paths.value).unwrap_or_default().into_iter().filter(|path| is_kept(&path.key));
+    let kept: Vec<String> = kept.map(|path| format!("\n    {}: {}", quote(&path.key), path.value)).collect();
+    whole.replacen(paths.value, &format!("{{{}\n  }}", kept.join(",")), 1)
 }
 
 /// What takes the place of a name in the template.
@@ -198,7 +220,7 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
          - [Venues of a sport in a state]({base}/api/listings.json?sport={sport}&state={state}): parameters `sport`, `state`, \
          `city` (slugs), `modified_since`, `page`, `per_page` (at most 100)\n\
          - [Search]({base}/search.json?q={sport}&state={state}): parameters `q` (words and prefixes; typing errors are \
-         forgiven), `near=LAT,LNG` with `radius` in km, `bbox=W,S,E,N`, and the filters; nearest or best match first\n\
+         forgiven), `near=LAT,LNG` or a city's slug with `radius` in km, `bbox=W,S,E,N`, and the filters; nearest or best match first\n\
          - `{base}/api/listings/{{id}}.json`: one venue in full\n\
          - [Sports]({base}/api/sports.json), [states]({base}/api/states.json), [cities]({base}/api/cities.json): slugs, names, counts\n\
          - [OpenAPI 3.1]({base}/openapi.json): every parameter, header and error\n\n\
@@ -237,7 +259,7 @@ pub(super) fn robots(site: &Site) -> String {
     let path = url::Url::parse(&site.public_url).map(|url| url.path().trim_end_matches('/').to_owned());
     let path = path.unwrap_or_default();
     format!(
-        "User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/embed?\nDisallow: {path}/search.json?\n\
+        "User-agent: *\nDisallow: {path}/explore?\nDisallow: {path}/explore/\nDisallow: {path}/embed?\nDisallow: {path}/search.json?\n\
          Disallow: {path}/changes.\n"
     )
 }

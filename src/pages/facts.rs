@@ -14,8 +14,8 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
 
 use super::detail::plain;
-use super::map::state_named;
 use super::room::{MOST_OF_A_TEXT, Room};
+use super::tiles::state_named;
 
 /// The most terms that a word may mean.
 const MOST_MEANT: usize = 5;
@@ -126,10 +126,22 @@ impl<'a> PageFacts<'a> {
             states.entry(first).or_insert_with(read).clone()
         };
         let named = |term: &Term| {
-            let apart = state(term).unwrap_or_else(|| start(&term.slug));
-            (term.slug.as_str().into(), format!("{}, {apart}", start(dataset.label(kind, term))))
+            let label = start(dataset.label(kind, term));
+            let name = match state(term) {
+                Some(state) => format!("{label}, {state}"),
+                // Where it is is not known, perhaps not yet.
+                None => format!("{label} ({})", start(&term.slug)),
+            };
+            (term.slug.as_str().into(), name)
         };
-        by_name.into_values().filter(|terms| terms.len() > 1).flatten().map(named).collect()
+        let all = by_name.into_values().filter(|terms| terms.len() > 1).flatten().map(named);
+        let mut namesakes: Vec<(Box<str>, String)> = all.collect();
+        // A state may have two of one name.
+        namesakes.sort_unstable_by(|(slug, name), (other, others)| (name, slug).cmp(&(others, other)));
+        for same in namesakes.chunk_by_mut(|(_, one), (_, other)| one == other) {
+            same.iter_mut().skip(1).for_each(|(slug, name)| *name = format!("{name} ({slug})"));
+        }
+        namesakes.into_iter().collect()
     }
 
     /// The terms that someone may mean by a text that is no slug.
@@ -202,6 +214,11 @@ fn address(value: &str) -> Option<String> {
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>' | ')' | '\\' | ',' | '\'');
     let found = value[start..].split(ends).next()?.trim_end_matches(['.', ';', ':']);
     is_address(found).then(|| found.to_owned())
+}
+
+/// The name of a venue, which may have none.
+pub(super) fn name_of<'s>(venue: &'s Venue<'_>) -> &'s str {
+    venue.name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or("(no name)")
 }
 
 /// Whether pages offer a term.

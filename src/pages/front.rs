@@ -14,8 +14,8 @@ use crate::words::{bytes, grouped};
 
 use super::facts::{PageFacts, TermFact};
 use super::layout::{self, NavigationItem, bar, example, instant, page};
-use super::map::{escaped, tiles};
 use super::room::Room;
+use super::tiles::{escaped, tiles};
 use super::{Material, Pages, Site};
 
 /// Sports that the chart shows; the others are in the finder.
@@ -42,7 +42,7 @@ const ENDPOINTS: [(&str, &str); 8] = [
     ("/api/sports.json", "the sports, with counts"),
     ("/api/states.json", "the states, with counts"),
     ("/api/cities.json", "the cities, with counts"),
-    ("/search.json?q={words}", "venues by words, or near a place: near=LAT,LNG&radius=KM"),
+    ("/search.json?q={words}", "venues by words, or near a place: near=LAT,LNG or a city's slug, with radius=KM"),
     ("/changes.json?since={snapshot}", "what was added, changed and removed since a snapshot"),
     ("/changes.ndjson?since={snapshot}", "the same with listings and details, for a copy that stays current"),
 ];
@@ -83,6 +83,7 @@ fn lead(site: &Site, facts: Option<&PageFacts<'_>>, first_copy: Option<Progress>
                             span { "Find a venue by name, city or sport" }
                             input type="search" name="q" maxlength=(MOST_CHARACTERS) autocomplete="off" spellcheck="false";
                         }
+                        label { span { "Near" } input type="search" name="near" placeholder="A city" autocomplete="off" spellcheck="false"; }
                         button type="submit" { "Find" }
                     }
                     p .actions {
@@ -136,7 +137,13 @@ fn data(facts: &PageFacts<'_>, details: Option<&Details>) -> Markup {
                 tbody {
                     @for (kind, what) in DUMPS {
                         tr {
-                            th scope="row" { a href=(kind.path().trim_start_matches('/')) { (file_name(kind)) } span .small { (what) } }
+                            th scope="row" {
+                                a href=(kind.path().trim_start_matches('/')) { (file_name(kind)) }
+                                span .small {
+                                    (what)
+                                    @if kind.is_table() { " (" a href={ (kind.path().trim_start_matches('/')) "?bom=1" } { "for Excel" } ")" }
+                                }
+                            }
                             td .number { (grouped(rows(kind))) }
                             td .number { @match size(kind) { Some(size) => (bytes(size)), None => "–" } }
                         }
@@ -209,7 +216,7 @@ fn endpoints(site: &Site) -> Markup {
                     dd { (what) }
                 }
             }
-            p { "Everything about them: " a href="docs" { "documentation" } ", " a href="openapi.json" { "openapi.json" } " (OpenAPI 3.1)" @if site.has_snapshots { ", " a href="llms.txt" { "llms.txt" } } "." }
+            p { "Everything about them: " a href="docs" { "documentation" } ", " a href="openapi.json" { "openapi.json" } " (OpenAPI 3.1, for generated clients)" @if site.has_snapshots { ", " a href="llms.txt" { "llms.txt" } } "." }
         }
     }
 }

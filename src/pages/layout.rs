@@ -4,15 +4,16 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::api::query::finder::Theme;
 use crate::upstream::status::Progress;
 use crate::words::grouped;
 
 use super::Pages;
 use super::facts::{Credit, PageFacts};
-use super::room::allowed;
+use super::room::{Room, allowed};
 
 /// Scripts with imports, with exports for tests, or with names of their own.
-const MODULES: [&str; 3] = ["age.js", "copy.js", "explore.js"];
+const MODULES: [&str; 4] = ["age.js", "copy.js", "map.js", "explore.js"];
 
 /// The pages that the navigation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,28 +37,27 @@ pub(super) fn page(
     facts: Option<&PageFacts<'_>>,
     main: &Markup,
 ) -> String {
-    page_below(pages, "", (Some(place), title), scripts, facts, (&html! {}, main))
+    page_below(pages, "", (Some(place), title), scripts, facts, (None, main))
 }
 
 /// A whole page at any path; `up` leads to `/`: `../` for each slash after the first. `place`: `None` for a page that the
-/// navigation does not have. `more` belongs to the head.
+/// navigation does not have. `more` belongs to the head, with a description.
 pub(super) fn page_below(
     pages: &Pages,
     up: &str,
     (place, title): (Option<NavigationItem>, &str),
     scripts: &[&str],
     facts: Option<&PageFacts<'_>>,
-    (more, main): (&Markup, &Markup),
+    (more, main): (Option<&Markup>, &Markup),
 ) -> String {
     let credit = facts.map(|facts| &facts.credit);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(pages, up, title, (&["style.css"], scripts), more))
+            (head(pages, up, (title, Theme::Auto), (styles(scripts), scripts), more))
             body {
                 a .skip href="#main" { "Skip to the content" }
                 (header(pages, up, place))
-                @if pages.is_demo { p .demo { "This is a demo: its data is invented." } }
                 main #main tabindex="-1" {
                     (main)
                     @if facts.is_some_and(|facts| facts.room.is_short()) { p { "There is more than fits here: the JSON has all of it." } }
@@ -69,26 +69,23 @@ pub(super) fn page_below(
     allowed(page.into_string())
 }
 
-/// The viewer of the API's description: a page that only a script can fill, and says so without one.
-pub(super) fn viewer(pages: &Pages) -> String {
+/// The styles of a page with these scripts.
+pub(super) fn styles(scripts: &[&str]) -> &'static [&'static str] {
+    if scripts.contains(&"map.js") { &["leaflet.css", "style.css", "dark.css"] } else { &["style.css", "dark.css"] }
+}
+
+/// The page of the API's description. The viewer's own style comes with it.
+pub(super) fn viewer(pages: &Pages, place: NavigationItem, main: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(
-                pages,
-                "",
-                "API documentation",
-                (&["swagger-ui.css", "style.css", "docs.css"], &["swagger-ui-bundle.js", "docs.js"]),
-                &html! {},
-            ))
+            (head(pages, "", ("API documentation", Theme::Auto), (&["style.css", "dark.css", "docs.css"], &["docs.js"]), None))
             body .viewer {
                 a .skip href="#main" { "Skip to the content" }
-                (header(pages, "", Some(NavigationItem::Docs)))
-                // The viewer brings its own main landmark.
+                (header(pages, "", Some(place)))
                 div #main tabindex="-1" {
-                    noscript {
-                        p { "This viewer needs JavaScript. The description itself is " a href="openapi.json" { "openapi.json" } "." }
-                    }
+                    main #reference { (main) }
+                    // The form brings its own main landmark.
                     div #viewer {}
                 }
             }
@@ -100,27 +97,45 @@ pub(super) fn viewer(pages: &Pages) -> String {
 pub(super) fn head(
     pages: &Pages,
     up: &str,
-    title: &str,
+    (title, theme): (&str, Theme),
     (styles, scripts): (&[&str], &[&str]),
-    more: &Markup,
+    more: Option<&Markup>,
 ) -> Markup {
+    let scheme = if theme == Theme::Auto { "light dark" } else { theme.as_str() };
+    let when = |style: &str| (style == "dark.css" && theme == Theme::Auto).then_some("(prefers-color-scheme: dark)");
+    let styles = styles.iter().filter(|style| **style != "dark.css" || theme != Theme::Light);
     html! {
         head {
             meta charset="utf-8";
             meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
+            meta name="color-scheme" content=(scheme);
             title { (title) " · Sports venues" }
-            meta name="description" content="A mirror of the Public Sports Venue Listings API: front page, documentation, explorer and files.";
-            (more)
+            @match more {
+                Some(more) => (more),
+                None => meta name="description" content="A mirror of the Public Sports Venue Listings API: front page, documentation, explorer and files.";
+            }
             link rel="icon" href={ (up) "favicon.ico" } sizes="32x32";
             link rel="icon" href={ (up) "favicon.svg" } type="image/svg+xml";
             @for style in styles {
-                link rel="stylesheet" href={ (up) (pages.assets.link(style)) };
+                link rel="stylesheet" href={ (up) (pages.assets.link(style)) } media=[when(style)];
             }
             @for script in scripts {
                 script type=[MODULES.contains(script).then_some("module")] src={ (up) (pages.assets.link(script)) } defer {}
             }
         }
+    }
+}
+
+/// The description of a page, also for links that people share (Open Graph); `link` is relative to `public_url`.
+pub(super) fn shared(pages: &Pages, room: &Room, (title, text): (&str, &str), link: &str) -> Markup {
+    let (title, text) = (room.short(title), room.short(text));
+    html! {
+        meta name="description" content=(text);
+        meta property="og:type" content="website";
+        meta property="og:site_name" content="Sports venues";
+        meta property="og:title" content=(title);
+        meta property="og:description" content=(text);
+        meta property="og:url" content={ (pages.site.public_url) "/" (link) };
     }
 }
 
@@ -137,6 +152,7 @@ fn header(pages: &Pages, up: &str, place: Option<NavigationItem>) -> Markup {
                     a href={ (up) (href) } aria-current=[(Some(*to) == place).then_some("page")] { (text) }
                 }
             }
+            @if pages.is_demo { p .demo { "This is a demo: its data is invented." } }
         }
     }
 }

@@ -33,6 +33,6 @@ impl Pages {
                 }
             }
         };
-        page_below(self, &up, (None, title), &[], None, (&html! {}, &main))
+        page_below(self, &up, (None, title), &[], None, (None, &main))
     }
 }

@@ -135,6 +135,11 @@ pub(super) struct Described {
     /// The fields of a listing, and those of a detail.
     pub listing: Value,
     pub detail: Value,
+    /// The names of those that every listing has, and every detail.
+    pub of_every_listing: Value,
+    pub of_every_detail: Value,
+    /// A detail with the fields that every one has; `None`: a listing is one, as far as is known.
+    pub example: Option<Value>,
     /// A detail: the object, or an array that holds it.
     pub detail_body: Value,
     /// The terms of a kind: an object that holds them, or an array.
@@ -150,9 +155,13 @@ impl Described {
         let is_array = |text: &Arc<str>| text.trim_start().starts_with('[');
         let (arrays, all) = (taxonomies.iter().filter(|text| is_array(text)).count(), taxonomies.len());
         let terms = json!({"type": "array", "items": reference("Term")});
+        let (listing, detail) = (fields(listings, false), fields(details, true));
         Self {
-            listing: fields(listings, false),
-            detail: fields(details, true),
+            of_every_listing: of_every(listings, &listing),
+            of_every_detail: of_every(details, &detail),
+            example: details.and_then(whole).map(|schema| example(&schema)),
+            listing,
+            detail,
             detail_body: if has_arrays {
                 json!({"anyOf": [reference("Venue"), {"type": "array", "items": {}}]})
             } else {
@@ -173,11 +182,43 @@ fn has_id(schema: &Map<String, Value>) -> bool {
     id.is_some_and(|id| id["type"] == "integer" && id["x-share"] == 1)
 }
 
+/// The schema of values of which all were read, and each has a field.
+fn whole(seen: &Seen) -> Option<Map<String, Value>> {
+    (seen.shape.len() == seen.of as u64).then(|| seen.shape.schema()).filter(|schema| schema.contains_key("properties"))
+}
+
+/// A value that fits a schema: of an object, the fields that all have.
+fn example(schema: &Map<String, Value>) -> Value {
+    let first = forms(schema).next().unwrap_or(schema);
+    if let Some(fields) = first.get("properties").and_then(Value::as_object) {
+        // Generators take a `$ref` in an example for a reference.
+        let fields = fields.iter().filter(|(name, field)| field["x-share"] == 1 && !name.starts_with('$'));
+        let shown = fields.filter_map(|(name, field)| Some((name.clone(), example(field.as_object()?))));
+        return Value::Object(shown.collect());
+    }
+    match first.get("type") {
+        Some(kind) if kind == "array" => json!([]),
+        _ => first.get("examples").map_or(Value::Null, |examples| examples[0].clone()),
+    }
+}
+
+/// The names of the fields that every value has: an id that cannot be null, and those that were seen in each of them.
+fn of_every(seen: Option<&Seen>, fields: &Value) -> Value {
+    let whole = seen.and_then(whole);
+    let properties = whole.as_ref().and_then(|schema| schema.get("properties"));
+    let is_in_every = |name: &str| properties.is_some_and(|fields| fields[name]["x-share"] == 1);
+    let is_certain = |(name, field): &(&String, &Value)| field["type"] == "integer" || is_in_every(name);
+    let certain = fields.as_object().into_iter().flatten().filter(is_certain);
+    certain.map(|(name, _)| Value::from(name.as_str())).collect()
+}
+
 /// The fields of a listing or, with `of_detail`, of a detail: those that are documented, and those that are seen.
 /// Any but an id that all have may be null, so that programs made of it get along with other data.
 fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
     let schema = seen.map(|seen| seen.shape.schema()).unwrap_or_default();
-    let mut fields = typed_fields(&schema);
+    let of_details = OF_DETAILS.iter().filter(|_| of_detail).map(|(name, _)| *name);
+    let documented: Vec<&str> = DOCUMENTED.iter().map(|(name, ..)| *name).chain(of_details).collect();
+    let mut fields = typed_fields(&schema, &documented);
     // The mirror takes no list in which it is missing or something else.
     if !of_detail || has_id(&schema) {
         fields.insert("id".to_owned(), json!({"type": "integer"}));
@@ -203,22 +244,30 @@ fn forms(schema: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value
     forms.iter().filter_map(Value::as_object).chain([schema])
 }
 
-/// The fields of the objects that fit a schema, for programs; also if an array holds the objects.
-fn typed_fields(schema: &Map<String, Value>) -> Map<String, Value> {
+/// A name as programs have it: names that are the same, or none, to a program would break it.
+fn spelling(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+}
+
+/// The fields of the objects that fit a schema, for programs; also if an array holds the objects. Of fields with one spelling
+/// the documented one is taken, else a plain one: `id`, not `@id`.
+fn typed_fields(schema: &Map<String, Value>, documented: &[&str]) -> Map<String, Value> {
     let Some(fields) = forms(schema).find_map(|form| form.get("properties")?.as_object()) else {
         let items = schema.get("items").and_then(Value::as_object);
-        return items.map(typed_fields).unwrap_or_default();
+        return items.map(|items| typed_fields(items, documented)).unwrap_or_default();
     };
-    let mut spellings: Vec<String> = Vec::new();
+    let mut spellings: Vec<String> = documented.iter().map(|name| spelling(name)).collect();
     let mut typed_fields = Map::new();
+    let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+    fields.sort_by_key(|(name, _)| !is_plain(name));
     for (name, field) in fields {
-        // Names that are the same, or none, to a program would break it.
-        let spelling: String =
-            name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-        let begins_well =
-            name.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '@' | '_' | '$'));
+        let spelling = spelling(name);
+        // Generators take `$ref` for a reference, wherever it is.
+        let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '@' | '_'));
         let speaks = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '_' | '$' | '-' | '.');
-        if begins_well && name.len() <= MAX_NAME && name.chars().all(speaks) && !spellings.contains(&spelling) {
+        let is_new = documented.contains(&name.as_str()) || !spellings.contains(&spelling);
+        if begins_well && name.len() <= MAX_NAME && name.chars().all(speaks) && is_new {
             spellings.push(spelling);
             typed_fields.insert(name.clone(), typed(field));
         }
@@ -254,7 +303,7 @@ fn form(schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else { return json!({}) };
     match schema.get("type") {
         Some(Value::String(kind)) if kind == "object" => {
-            json!({"type": kind, "properties": typed_fields(schema), "additionalProperties": true})
+            json!({"type": kind, "properties": typed_fields(schema, &[]), "additionalProperties": true})
         }
         Some(Value::String(kind)) if kind == "array" => {
             json!({"type": kind, "items": schema.get("items").map_or_else(|| json!({}), typed)})
@@ -305,7 +354,42 @@ mod tests {
         let array = json!({"type": "array", "items": {"type": ["string", "null"]}});
         assert_eq!(fields["tags"], json!({"oneOf": [array, {"type": "string"}, {"type": "null"}]}));
         assert!(fields.get("geo:hash").is_none() && fields.get("").is_none(), "{fields}");
-        assert!(fields.get("Zip").is_some() && fields.get("zip").is_none(), "one of them: {fields}");
+        assert!(fields.get("zip").is_some() && fields.get("Zip").is_none(), "one of them: {fields}");
+    }
+
+    #[test]
+    fn names_that_fold_together_leave_the_documented_one_or_the_plain_one() {
+        let value =
+            json!({"@id": "x", "ID": 7, "id": 1, "Rating": 2, "$ref": "#/x", "@type": "y", "a": {"@b": 1, "b": 2}});
+        let fields = fields(Some(&seen(&[value])), false);
+        let names: Vec<&String> = fields.as_object().unwrap().keys().collect();
+        let documented = DOCUMENTED.map(|(name, ..)| name);
+        assert_eq!(
+            names.iter().filter(|name| !documented.contains(&name.as_str())).collect::<Vec<_>>(),
+            [&"@type", &"a"]
+        );
+        assert_eq!(
+            (&fields["id"], &fields["rating"]),
+            (&json!({"type": "integer"}), &json!({"type": ["number", "null"]}))
+        );
+        assert_eq!(fields["a"]["oneOf"][0]["properties"], json!({"b": {"type": ["integer", "null"]}}));
+    }
+
+    #[test]
+    fn a_field_is_required_if_every_value_has_it() {
+        let values = [json!({"id": 1, "name": null, "note": 1, "x:y": 1}), json!({"id": 2, "name": "x", "x:y": 1})];
+        let described = |of| {
+            let seen = Seen { shape: values.iter().cloned().collect(), of };
+            let described = Described::of(Some(&seen), Some(&seen), &[]);
+            (described.of_every_listing, described.of_every_detail)
+        };
+        assert_eq!(described(2), (json!(["id", "name"]), json!(["id", "name"])));
+        let seen = seen(&[json!({"id": 1, "at": {"lat": 1.5, "note": null, "$ref": "#"}, "tags": ["a"]})]);
+        let example = Described::of(None, Some(&seen), &[]).example;
+        assert_eq!(example, Some(json!({"id": 1, "at": {"lat": 1.5, "note": null}, "tags": []})));
+        assert_eq!(described(3), (json!(["id"]), json!(["id"])), "the others are not known");
+        let none = Described::of(None, None, &[]);
+        assert_eq!((none.of_every_listing, none.of_every_detail, none.example), (json!(["id"]), json!([]), None));
     }
 
     #[test]

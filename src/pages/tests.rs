@@ -26,6 +26,8 @@ fn pages(has_snapshots: bool) -> Pages {
         usage: if has_snapshots { "mirror" } else { "shield" },
         has_snapshots,
         requests_per_minute: 60,
+        tiles: None,
+        tiles_credit: None,
     })
 }
 
@@ -107,6 +109,10 @@ fn every_parameter_is_described() {
         assert_eq!(parameters(&whole, kind.path(), "query"), named(&known), "{}", kind.path());
     }
     assert_eq!(parameters(&whole, "/explore", "query"), named(&FinderQuery::KNOWN));
+    let of_widget = FinderQuery::KNOWN.into_iter().chain(["theme", "title"]).collect::<Vec<_>>();
+    assert_eq!(parameters(&whole, "/embed", "query"), named(&of_widget));
+    let of_points = FinderQuery::KNOWN.into_iter().filter(|name| !["page", "sort"].contains(name)).chain(["view"]);
+    assert_eq!(parameters(&whole, "/explore/points.json", "query"), named(&of_points.collect::<Vec<_>>()));
     for (path, operation) in whole["paths"].as_object().unwrap() {
         let placed: BTreeSet<String> =
             path.split('{').skip(1).map(|part| part.split('}').next().unwrap().into()).collect();
@@ -234,6 +240,21 @@ fn no_place_is_left_without_a_value() {
 }
 
 #[test]
+fn a_shield_describes_what_it_has() {
+    let [mirror, shield] = [true, false].map(pages);
+    let described: Value = serde_json::from_str(&text(&shield, &fixed(Document::OpenApi))).unwrap();
+    let paths: Vec<&String> = described["paths"].as_object().unwrap().keys().collect();
+    assert_eq!(paths.len(), 9, "{paths:?}");
+    assert!(paths.iter().any(|path| *path == "/api/listings/{id}.json"), "{paths:?}");
+    let docs = text(&shield, &fixed(Document::Docs));
+    for missing in ["/search.json", "/dumps/", "/venues/{id}", "/changes.json"] {
+        assert!(!docs.contains(missing), "{missing}");
+        assert!(text(&mirror, &fixed(Document::Docs)).contains(missing), "{missing}");
+    }
+    assert!(docs.contains("/api/sports.json"));
+}
+
+#[test]
 fn documents_that_show_data_wait_for_it_and_others_do_not() {
     for has_snapshots in [true, false] {
         let pages = pages(has_snapshots);
@@ -241,7 +262,12 @@ fn documents_that_show_data_wait_for_it_and_others_do_not() {
             let rendered = pages.render(&fixed(document), Material::default());
             let waits = matches!(
                 document,
-                Document::Explore | Document::Embed | Document::Llms | Document::ListingSchema | Document::DetailSchema
+                Document::Explore
+                    | Document::Points
+                    | Document::Embed
+                    | Document::Llms
+                    | Document::ListingSchema
+                    | Document::DetailSchema
             );
             assert_eq!(rendered.is_err(), waits, "{document:?}");
             assert!(!waits || rendered.is_err_and(|why| why == Unrendered::NoSnapshot), "{document:?}");
@@ -275,7 +301,7 @@ fn what_the_data_says_is_text_on_a_page() {
 #[test]
 fn crawlers_are_kept_from_what_has_no_end() {
     let robots = text(&pages(true), &fixed(Document::Robots));
-    for endless in ["explore?", "embed?", "search.json?", "changes."] {
+    for endless in ["explore?", "explore/", "embed?", "search.json?", "changes."] {
         assert!(robots.contains(&format!("Disallow: /venues/{endless}\n")), "{robots}");
     }
     assert!(!robots.contains("dumps"), "/llms.txt recommends the files: {robots}");

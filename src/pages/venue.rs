@@ -3,6 +3,10 @@
 //! Images are links, because pages load nothing from other hosts. Text of the data is escaped, and only `http` and `https`
 //! addresses become links. Callers: [`super::Pages::render`].
 
+mod head;
+mod surroundings;
+mod titles;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -20,8 +24,13 @@ use super::Pages;
 use super::detail::{Recognised, Topic, Value, plain, recognise};
 use super::facts::{PageFacts, is_address};
 use super::layout::{instant, page_below};
-use super::map::{Drawn, dot, map};
+use super::map;
+use super::places::place;
 use super::room::{MOST_OF_A_TEXT, Room};
+
+use head::{described, where_it_is};
+use surroundings::surroundings;
+use titles::{instant_in, title};
 
 /// Longer lists of images and reviews are cut, and so is deeper nesting.
 const MOST_IMAGES: usize = 60;
@@ -36,6 +45,9 @@ const NODE: usize = 120;
 
 /// The fields of a summary that have a place of their own on the page.
 const SHOWN: [&str; 10] = ["id", "name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
+
+/// The scripts of a page with a map; of one without it, those after the first two.
+const WITH_MAP: [&str; 3] = [map::SCRIPTS[0], map::SCRIPTS[1], "age.js"];
 
 /// Fields that say something to programs only.
 const OF_JSON_LD: [&str; 2] = ["@context", "@type"];
@@ -71,7 +83,7 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, summary: &Summary, detai
     let json = format!("../api/listings/{}.json", summary.id);
     let main = html! {
         h1 { (room.text(&name)) }
-        p .summary { (where_it_is(venue, &facts)) }
+        p .summary { (where_it_is(&facts, summary)) }
         @match detail {
             DetailShown::Mirrored(_) => {}
             DetailShown::Gone => p .notice role="note" { "The provider lists this venue, but has no details of it." },
@@ -81,7 +93,7 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, summary: &Summary, detai
         }
         div .venue {
             div { (contact(&shown, room)) (hours(&shown.recognised, room)) (images(&shown.recognised, room)) }
-            figure .map { (place(&facts, venue, &room.short(&name))) }
+            div { (surroundings(pages, &facts, summary, &room.short(&name))) }
         }
         (reviews(&shown.recognised, room))
         @if !shown.others.is_empty() {
@@ -96,8 +108,19 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, summary: &Summary, detai
         }
         script type="application/ld+json" { (PreEscaped(linked_data(&room.text(&name), &shown, &facts))) }
     };
-    let alternate = html! { link rel="alternate" type="application/json" href=(json); };
-    page_below(pages, "../", (None, &room.short(&name)), &["age.js"], Some(&facts), (&alternate, &main))
+    let more = html! {
+        (described(pages, &facts, summary, &name))
+        link rel="alternate" type="application/json" href=(json);
+    };
+    let has_map = place(venue).is_some();
+    page_below(
+        pages,
+        "../",
+        (None, &room.short(&name)),
+        if has_map { &WITH_MAP } else { &WITH_MAP[2..] },
+        Some(&facts),
+        (Some(&more), &main),
+    )
 }
 
 fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown, room: &Room) -> VenueFacts<'a> {
@@ -142,18 +165,6 @@ fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown
 /// A value of the list's envelope, which a detail repeats only if it is short.
 fn read_short(text: &str) -> Option<Value<'_>> {
     Some(text).filter(|text| text.len() <= MOST_OF_A_TEXT).and_then(Value::read).map(|(value, _)| value)
-}
-
-/// "Golf in Austin, Texas".
-fn where_it_is(venue: &Venue<'_>, facts: &PageFacts<'_>) -> String {
-    let sport = venue.sport.as_deref().map(|sport| facts.room.text(facts.label(TaxonomyKind::Sports, sport)));
-    let places: Vec<Cow<'_, str>> =
-        [&venue.city, &venue.state].into_iter().flatten().map(|place| facts.room.text(place)).collect();
-    match (sport, places.is_empty()) {
-        (Some(sport), false) => format!("{sport} in {}", places.join(", ")),
-        (Some(sport), true) => sport.into_owned(),
-        (None, _) => places.join(", "),
-    }
 }
 
 /// Every recognised value of a topic.
@@ -227,7 +238,7 @@ fn hours(recognised: &Recognised<'_>, room: &Room) -> Markup {
                 @match hours {
                     Value::Object(days) => dl .facts {
                         @for (key, own) in days {
-                            dt { (day(key).map_or_else(|| room.text(key), Cow::Borrowed)) }
+                            dt data-day=[day(key)] { (day(key).map_or_else(|| room.text(key), Cow::Borrowed)) }
                             dd { @if own.is_empty() { "closed or unknown" } @else { (value(own, 1, room)) } }
                         }
                     },
@@ -277,29 +288,10 @@ fn reviews(recognised: &Recognised<'_>, room: &Room) -> Markup {
         @if !reviews.is_empty() {
             section aria-labelledby="reviews" {
                 h2 #reviews { "Reviews" }
-                @for review in reviews.iter().take(MOST_REVIEWS) { div .review { (value(review, 0, room)) } }
+                @for review in reviews.iter().filter(|review| !review.is_empty()).take(MOST_REVIEWS) { div .review { (value(review, 0, room)) } }
                 @if more > 0 { p { (grouped(more as u64)) " more reviews are in the JSON." } }
             }
         }
-    }
-}
-
-fn place(facts: &PageFacts<'_>, venue: &Venue<'_>, name: &str) -> Markup {
-    let dot = venue.lat.zip(venue.lng).map(|(lat, lng)| dot(lat, lng));
-    let missing = match &dot {
-        Some(Some(_)) => None,
-        Some(None) => Some("It lies outside of this map."),
-        None => Some("Its coordinates are not known."),
-    };
-    let label = match missing {
-        None => format!("Map of the United States with {name}"),
-        Some(_) => "Map of the United States".to_owned(),
-    };
-    let states = facts.terms(TaxonomyKind::States);
-    let state = states.iter().find(|state| venue.state.as_deref() == Some(state.label)).map(|state| state.slug);
-    html! {
-        (map(&states, state, (&Drawn::default(), &dot.flatten().unwrap_or_default()), false, &label))
-        @if let Some(missing) = missing { figcaption .small { (missing) } }
     }
 }
 
@@ -308,19 +300,19 @@ fn value(shown: &Value<'_>, depth: usize, room: &Room) -> Markup {
     if depth > DEEPEST || !room.takes(NODE) {
         return html! { "(more in the JSON)" };
     }
-    if shown.is_empty() {
-        return html! { span .small { "none" } };
-    }
     html! {
         @match shown {
             Value::Text(text) => (linked(text, room)),
             Value::Literal(text) => (room.text(text)),
             Value::Null => {}
             Value::Object(fields) => dl .facts {
-                @for (key, own) in fields { dt { (room.text(key)) } dd { (value(own, depth + 1, room)) } }
+                @for (key, own) in fields.iter().filter(|(_, own)| !own.is_empty()) {
+                    dt { (title(key).map_or_else(|| room.text(key), Cow::Borrowed)) }
+                    dd { @match instant_in(key, own) { Some(at) => (instant(at)), None => (value(own, depth + 1, room)) } }
+                }
             },
             Value::Array(elements) if elements.iter().all(|own| matches!(own, Value::Literal(_))) => (room.text(&joined(shown))),
-            Value::Array(elements) => ul .values { @for own in elements { li { (value(own, depth + 1, room)) } } },
+            Value::Array(elements) => ul .values { @for own in elements.iter().filter(|own| !own.is_empty()) { li { (value(own, depth + 1, room)) } } },
         }
     }
 }

@@ -23,7 +23,7 @@ use super::question::{
 use super::spool::Spool;
 use super::{Proxy, Reason};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Fetch {
     /// The client's request.
     pub question: Question,

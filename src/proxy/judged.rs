@@ -17,7 +17,7 @@ use crate::api::json::Picked;
 use crate::api::links::Rewrite;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::route::Route;
-use crate::api::{json, links};
+use crate::api::{json, links, page};
 use crate::cache::coded::Coded;
 use crate::cache::recent::Asking;
 use crate::cache::reply::Stored;
@@ -180,13 +180,22 @@ impl Representation {
     /// A document of the API, with its links rewritten.
     fn document(path: &str, answer: &Answer, rewrite: Option<&Rewrite>, public_url: &str) -> Result<Self, AskError> {
         let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(path, error);
-        let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
-        let rewritten = match rewrite {
-            Some(rewrite) => rewrite.apply(text, path.split('?').next().unwrap_or(path)),
-            None => json::check(text).map(|()| Cow::Borrowed(text)),
+        let document = path.split('?').next().unwrap_or(path);
+        let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error));
+        let checked = text.and_then(|text| json::check(text).map_err(|error| nonsense(&error)));
+        let whole = match checked {
+            Ok(()) => answer.body.clone(),
+            // As in a snapshot: a listing that cannot be read does not keep the others from anybody.
+            Err(error) if Route::of(document) == Route::List => {
+                let rest = page::without_broken_items(&answer.body).and_then(|(rest, _)| String::from_utf8(rest).ok());
+                rest.filter(|rest| json::check(rest).is_ok()).ok_or(error)?.into()
+            }
+            Err(error) => return Err(error),
         };
+        let text = std::str::from_utf8(&whole).map_err(|error| nonsense(&error))?;
+        let rewritten = rewrite.map_or(Ok(Cow::Borrowed(text)), |rewrite| rewrite.apply(text, document));
         let body = match rewritten.map_err(|error| nonsense(&error))? {
-            Cow::Borrowed(_) => answer.body.clone(),
+            Cow::Borrowed(_) => whole.clone(),
             Cow::Owned(text) => text.into(),
         };
         let mut fields = visible(&answer.headers, &[]);

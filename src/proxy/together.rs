@@ -13,8 +13,8 @@ use crate::cache::reply::Stored;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{RequestDirectives, reuse};
 use crate::tasks::single_flight::{Leader, Role};
-use crate::upstream::budget::{Demand, Spent};
-use crate::upstream::client::{AskError, Asker};
+use crate::upstream::budget::Spent;
+use crate::upstream::client::AskError;
 use crate::upstream::wire::Listener;
 
 use super::Proxy;
@@ -28,8 +28,6 @@ const MOST_TRIES: u32 = 2;
 /// How long a client with a stale answer of a known endpoint at hand waits for a fresh one. On other paths, slow does
 /// not count as failing.
 const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
-/// How long a fetch without waiters stays in the queue.
-const BEHIND: Duration = Duration::from_secs(60);
 
 /// The next step of a client that waited for another's fetch.
 enum Turn {
@@ -79,9 +77,6 @@ impl Proxy {
                 }
                 Role::Waiter(waiter) => waiter,
             };
-            if is_cold && let Some(spent) = self.refused_again(&fetch.question, &fetch.key, left()) {
-                return self.stale_or(known, fetch.kept, spent.into());
-            }
             let landed = if let Some(stored) = at_hand {
                 match timeout(PATIENCE_WITH_STALE, waiter.landed()).await {
                     Ok(landed) => landed,
@@ -99,10 +94,9 @@ impl Proxy {
                 Turn::Refused if !is_cold => return self.stale_or(known, fetch.kept, Spent::soon().into()),
                 Turn::Refused => {
                     if let Some(spent) = self.own_refusal(&fetch, selectable, left) {
-                        if known {
-                            self.refused(spent, &fetch.question, fetch.key, fetch.names, selectable);
-                        }
-                        return self.stale_or(known, fetch.kept, spent.into());
+                        let kept = fetch.kept.clone();
+                        self.refused(spent, fetch, selectable);
+                        return self.stale_or(known, kept, spent.into());
                     }
                 }
                 Turn::OfOthers if tries < MOST_TRIES => tries += 1,
@@ -118,7 +112,7 @@ impl Proxy {
 
     /// Looks into the cache again: the stored answer may have been replaced since this client came. `true`: answers vary
     /// by more fields than were known, so this is another flight.
-    fn varies_by_more(&self, fetch: &mut Fetch, selectable: &HeaderMap) -> bool {
+    pub(super) fn varies_by_more(&self, fetch: &mut Fetch, selectable: &HeaderMap) -> bool {
         let variants = self.0.cache.stored(&fetch.key);
         let more = names(variants.as_deref());
         if more.iter().any(|name| !fetch.names.contains(name)) {
@@ -140,8 +134,7 @@ impl Proxy {
         interim: Option<Listener>,
     ) -> Result<Passed, PassError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
-        let cold =
-            (known && at_hand.is_none()).then(|| (fetch.question.clone(), fetch.key.clone(), fetch.names.clone()));
+        let cold = (known && at_hand.is_none()).then(|| fetch.clone());
         let started = self.start(fetch, Some(ticket), interim);
         let fetched = match at_hand {
             Some(stored) => match timeout(PATIENCE_WITH_STALE, started).await {
@@ -150,10 +143,18 @@ impl Proxy {
             },
             None => started.await,
         };
-        if let (Err(AskError::Spent(spent)), Some((question, key, names))) = (&fetched, cold) {
-            self.refused(*spent, &question, key, names, selectable);
+        if let (Err(AskError::Spent(spent)), Some(fetch)) = (&fetched, cold) {
+            self.refused(*spent, fetch, selectable);
         }
         self.served(known, kept, fetched)
+    }
+
+    /// A client was refused a resource: a known endpoint is fetched without it if others were, too; requests for other
+    /// paths carry fields of a client. A pause of the origin is no sign of demand.
+    fn refused(&self, spent: Spent, fetch: Fetch, selectable: &HeaderMap) {
+        if !spent.paused && fetch.question.is_known() && !fetch.question.is_spare() {
+            self.want(fetch, selectable, true);
+        }
     }
 
     /// Judges a client whose shared fetch got no slot, by its own place in the queue and its own patience. `None`: it
@@ -228,36 +229,18 @@ impl Proxy {
         selectable: &HeaderMap,
         stored: &Arc<Stored>,
     ) {
-        let inner = &*self.0;
-        inner.demands.asked(&key, inner.upstream.origin().budget().household(question.client));
-        if inner.failures.resting(&key, inner.clock.now_mono()).is_some() {
+        if self.0.failures.resting(&key, self.0.clock.now_mono()).is_some() {
             return;
         }
-        if let Role::Leader(ticket, _) = inner.flights.join(&flight(&key, &names, selectable)) {
-            if self.landed_meanwhile(question.is_known(), &key, selectable, Some(stored)).is_some() {
-                return;
-            }
-            let fetching = inner.demands.fetching(&key, Demand::stale(inner.clock.now_mono()));
-            let demand = Some(fetching.demand.clone());
-            let asker = Asker { patience: Some(BEHIND), demand, ..self.asker_of(question) };
-            let question = for_everybody(question, &names);
-            let why = CacheOutcome::Revalidated;
-            let fetch = Fetch {
-                question,
-                key,
-                names,
-                is_seen: true,
-                kept: Some(stored.clone()),
-                unconditional: false,
-                asker,
-                why,
-            };
-            self.in_background(fetch, ticket, fetching);
-        }
+        let asker = self.asker_of(question);
+        let (question, kept) = (for_everybody(question, &names), Some(stored.clone()));
+        let why = CacheOutcome::Revalidated;
+        let fetch = Fetch { question, key, names, is_seen: true, kept, unconditional: false, asker, why };
+        self.want(fetch, selectable, false);
     }
 
     /// An answer that another fetch stored after this client looked into the cache.
-    fn landed_meanwhile(
+    pub(super) fn landed_meanwhile(
         &self,
         known: bool,
         key: &Key,

@@ -3,19 +3,24 @@
 //! Every listing has a *rank*: 0 is best, [`NO_MATCH`] is no match. Each part of a query raises the ranks; what remains is
 //! the result. That takes a byte per listing for each word, a tenth of a nanosecond each. Callers: [`super`], and the bench.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
+use crate::api::facets::Facets;
 use crate::api::folding::{each_word, folded};
 use crate::api::listing::Venue;
 use crate::api::query::search::{Near, Order, Point, SearchQuery, is_filler};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::excerpt;
 use crate::snapshot::dataset::{Dataset, Unselected};
+use crate::snapshot::membership::Positions;
 
-use super::order::{self, OrderCollector, Orders, Rank};
+use super::order::{self, NameWords, OTHER_SPORT, OrderCollector, Orders, Rank};
 use super::places::{Center, NO_MATCH, Places, around};
+use super::plan::{Plan, PlannedWord};
+use super::ranks::{Part, each_match, each_match_mut};
 use super::states;
-use super::words::{Allowance, Field, Match, Matching, TooManyWords, WordCollector, Words};
+use super::words::{Allowance, Field, Occurrence, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
 const MOST_OF_A_FIELD: usize = 4096;
@@ -25,17 +30,19 @@ const SHORT: usize = 700_000;
 /// So long any search may look for typing errors, and for words.
 const LONG: usize = 20_000_000;
 
+/// About how long the terms of the facets take beside the listings, in nanoseconds.
+const FACETS: usize = 20_000;
+
 /// So many ends of a word of Han, Kana or Hangul are found.
 const MOST_ENDS: usize = 16;
-
-/// Words that stand for each other.
-const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
 
 /// The words and the places of a snapshot's listings.
 pub struct SearchIndex {
     words: Words,
     places: Places,
     orders: Orders,
+    /// Slugs of sports by the words of these, and by those of the names that the index of sports shows.
+    sports: HashMap<Box<str>, Box<str>>,
     len: usize,
 }
 
@@ -57,6 +64,8 @@ pub struct Hits {
     pub page: Vec<Hit>,
     /// Words of the query that were left out: nothing has them, or they are too many.
     pub ignored: Vec<Box<str>>,
+    /// How many results each sport and state has; `None`: not asked for.
+    pub facets: Option<Facets>,
 }
 
 /// Everything that was found.
@@ -66,14 +75,6 @@ pub struct AllHits {
     pub positions: Vec<u32>,
     /// Words that nothing has, or that are too many.
     pub ignored: Vec<Box<str>>,
-}
-
-/// Words of a query that some listing has, with what matches each.
-struct Plan {
-    words: Vec<Matching>,
-    ignored: Vec<Box<str>>,
-    /// Words that nothing has.
-    unknown: Vec<Box<str>>,
 }
 
 impl SearchIndex {
@@ -86,19 +87,23 @@ impl SearchIndex {
         let (mut points, mut orders) = (Vec::with_capacity(dataset.len()), OrderCollector::default());
         for summary in &dataset.content.summaries {
             let venue = Venue::read(&summary.raw);
-            orders.add(&venue, collect_name(&mut collector, venue.name.as_deref().unwrap_or_default()));
+            orders.add(summary.id, &venue, collect_name(&mut collector, venue.name.as_deref().unwrap_or_default()));
             let sport = venue.sport.as_deref().unwrap_or_default();
             let state = read(venue.state.as_deref().unwrap_or_default());
             let other = states::other_name(&state).unwrap_or_default();
             let city = venue.city.as_deref().unwrap_or_default();
-            for text in [&state, other, &read(city), &read(sport), &read(sports.get(sport).unwrap_or(&""))] {
-                each_word(text, true, |word| collector.add(word, Field::Other));
+            let (city, sport, shown) = (read(city), read(sport), read(sports.get(sport).unwrap_or(&"")));
+            let texts = [(&*city, Field::City), (&*state, Field::State), (other, Field::State)];
+            for (text, field) in texts.into_iter().chain([&*sport, &*shown].map(|text| (text, Field::Sport))) {
+                each_word(text, true, |word| collector.add(word, field));
             }
             collector.end_listing();
             points.push(venue.lat.zip(venue.lng).and_then(|(lat, lng)| Point::of(lat, lng)));
         }
+        let named = sports.iter().flat_map(|(slug, shown)| [(*slug, *slug), (*shown, *slug)]);
+        let sports = named.map(|(name, slug)| (phrase(name), slug.into())).collect();
         let places = Places::of(points.into_iter());
-        Ok(Self { words: collector.finish()?, places, orders: orders.finish(), len: dataset.len() })
+        Ok(Self { words: collector.finish()?, places, orders: orders.finish(), sports, len: dataset.len() })
     }
 
     /// Memory in bytes.
@@ -119,109 +124,121 @@ impl SearchIndex {
         let places = query.near.as_ref().map_or(0, circle) + if query.bounds.is_some() { 2 * self.len } else { 0 };
         let filters = if query.list.is_filtered() { 2 * self.len } else { 0 };
         let order = if query.order == Order::Usual { 0 } else { 2 * self.len };
-        places + filters + order + self.len / 8 * (1 + query.words.len())
+        let facets = if query.has_facets { 8 * self.len + FACETS } else { 0 };
+        places + filters + order + facets + self.len / 8 * (1 + query.words.len())
     }
 
-    /// What matches each word of a query. A word that nothing has is left out, unless nothing has any of them.
-    fn plan(&self, query: &SearchQuery, left: &Allowance) -> Plan {
-        let last = query.words.len().saturating_sub(1);
-        let mut words: Vec<Matching> = query
-            .words
-            .iter()
-            .enumerate()
-            .map(|(at, word)| {
-                let mut found = self.words.matching(word, at == last, left);
-                let same = SAME.iter().find(|same| same.contains(&&**word)).into_iter().flatten();
-                found.extend(
-                    same.filter_map(|same| self.words.exactly(same, left)).map(|at| (at..at + 1, Match::Exact)),
-                );
-                found
-            })
-            .collect();
-        for (at, pair) in query.words.windows(2).enumerate() {
-            let (found, _) = self.words.begun(&pair.concat(), left);
-            words[at].extend(found.iter().cloned());
-            words[at + 1].extend(found);
-        }
-        let is_known = |found: &Matching| found.iter().any(|(range, _)| !range.is_empty());
-        let unknown = query.words.iter().zip(&words).filter(|(_, found)| !is_known(found));
-        let unknown: Vec<Box<str>> = unknown.map(|(word, _)| word.clone()).collect();
-        let mut ignored = Vec::new();
-        if words.iter().any(is_known) {
-            ignored.clone_from(&unknown);
-            words.retain(is_known);
-        }
-        ignored.extend(query.beyond.iter().cloned());
-        Plan { words, ignored, unknown }
+    /// The same query with the point of the city that it looks around.
+    pub(super) fn settled<'a>(
+        &self,
+        dataset: &Dataset,
+        query: &'a SearchQuery,
+    ) -> Result<Cow<'a, SearchQuery>, Unselected> {
+        let near = query.near.as_ref();
+        let Some(slug) = near.and_then(|near| near.city.clone()) else { return Ok(Cow::Borrowed(query)) };
+        let kind = TaxonomyKind::Cities;
+        let Some(known) = dataset.membership(kind, &slug) else { return Err(Unselected::Nowhere { slug }) };
+        let Some(positions) = known.positions() else { return Err(Unselected::Doubtful { kind, slug }) };
+        let (middle, mut query) = (self.places.middle(positions.iter()), query.clone());
+        query.near.iter_mut().for_each(|near| near.of_city(middle));
+        Ok(Cow::Owned(query))
     }
 
     /// [`find`](Self::find) on a thread that serves clients; `None` if it takes longer than a millisecond.
     pub fn find_short(&self, dataset: &Dataset, query: &SearchQuery) -> Option<Result<Hits, Unselected>> {
         let left = Allowance::new(SHORT);
         left.take(self.work(query));
-        let plan = self.plan(query, &left);
+        let plan = Plan::of(&self.words, query, &left);
         left.is_left().then(|| self.find_planned(dataset, query, plan))
     }
 
     /// The page that a query asks for, of the data set that this index was made of. Where words have
     /// thousands of different letters, it does not find all typing errors.
     pub fn find(&self, dataset: &Dataset, query: &SearchQuery) -> Result<Hits, Unselected> {
-        self.find_planned(dataset, query, self.plan(query, &Allowance::new(LONG)))
+        let plan = Plan::of(&self.words, query, &Allowance::new(LONG));
+        self.find_planned(dataset, query, plan)
     }
 
     /// The positions of all that a query finds, in its order.
     pub(crate) fn find_all(&self, dataset: &Dataset, query: &SearchQuery) -> Result<AllHits, Unselected> {
-        let plan = self.plan(query, &Allowance::new(LONG));
-        let ignored = plan.unknown.iter().chain(&query.beyond).cloned().collect();
-        let (_, positions) = self.positions(dataset, query, &plan, Part { offset: 0, size: usize::MAX })?;
-        Ok(AllHits { positions, ignored })
+        let plan = Plan::of(&self.words, query, &Allowance::new(LONG));
+        let ranks = self.ranks(dataset, query, &plan.words)?;
+        let (_, positions) = self.positions(query, &plan, &ranks, Part { offset: 0, size: usize::MAX });
+        Ok(AllHits { positions, ignored: plan.unknown.iter().chain(&query.beyond).cloned().collect() })
     }
 
-    fn find_planned(&self, dataset: &Dataset, query: &SearchQuery, plan: Plan) -> Result<Hits, Unselected> {
+    fn find_planned(&self, dataset: &Dataset, query: &SearchQuery, plan: Plan<'_>) -> Result<Hits, Unselected> {
         let size = usize::from(query.list.per_page);
         let offset = u128::from(query.list.page - 1) * u128::from(query.list.per_page);
         let part = Part { offset: usize::try_from(offset).unwrap_or(usize::MAX), size };
-        let (total, positions) = self.positions(dataset, query, &plan, part)?;
+        let ranks = self.ranks(dataset, query, &plan.words)?;
+        let (total, positions) = self.positions(query, &plan, &ranks, part);
+        let facets = query.has_facets.then(|| facets(dataset, &ranks));
         let center = query.near.as_ref().map(|near| Center::of(near.point));
         let metres = |position: u32| center.as_ref().map(|center| self.places.distance(position, center));
         let hit = |position| Hit { position, metres: metres(position).map(|metres| metres.round() as u32) };
-        Ok(Hits { total: total as u64, page: positions.into_iter().map(hit).collect(), ignored: plan.ignored })
+        Ok(Hits { total: total as u64, page: positions.into_iter().map(hit).collect(), ignored: plan.ignored, facets })
     }
 
-    /// How many listings a query finds, and a part of them in its order.
-    fn positions(
+    /// How well each listing matches a query with these words.
+    fn ranks(
         &self,
         dataset: &Dataset,
         query: &SearchQuery,
-        plan: &Plan,
-        part: Part,
-    ) -> Result<(usize, Vec<u32>), Unselected> {
+        words: &[PlannedWord<'_>],
+    ) -> Result<Vec<Rank>, Unselected> {
         let mut ranks = self.selected(dataset, query)?;
-        for (at, matching) in plan.words.iter().enumerate() {
-            let of_word = self.ranks_of(matching, at == 0);
+        for (at, word) in words.iter().enumerate() {
+            let of_word = self.ranks_of(word, at);
             // No sum reaches NO_MATCH, and NO_MATCH stays.
             ranks.iter_mut().zip(&of_word).for_each(|(rank, own)| *rank = rank.saturating_add(*own));
+        }
+        if let Some(sport) = self.sport(dataset, query).filter(|_| !words.is_empty()) {
+            // NO_MATCH has the mark already, and keeps it.
+            for rank in &mut ranks {
+                *rank |= OTHER_SPORT;
+            }
+            for position in sport {
+                let rank = &mut ranks[position as usize];
+                *rank ^= if *rank == NO_MATCH { 0 } else { OTHER_SPORT };
+            }
         }
         if let Some(bounds) = &query.bounds {
             self.places.keep_within(bounds, &mut ranks);
         }
-        let center = query.near.as_ref().map(|near| Center::of(near.point));
-        let metres = |position: u32| center.as_ref().map(|center| self.places.distance(position, center));
         if let Some(near) = &query.near {
+            let center = Center::of(near.point);
             self.places.keep_within(&around(near), &mut ranks);
             each_match_mut(&mut ranks, |position, rank| {
-                *rank |= if metres(position) <= Some(f64::from(near.radius)) { 0 } else { NO_MATCH };
+                let is_near = self.places.distance(position, &center) <= f64::from(near.radius);
+                *rank |= if is_near { 0 } else { NO_MATCH };
             });
         }
-        Ok(match self.orders.places(query.order) {
-            Some(places) => part.of(&ranks, |position, _| places[position as usize]),
+        Ok(ranks)
+    }
+
+    /// How many listings match, and a part of them in the order of the query.
+    fn positions(&self, query: &SearchQuery, plan: &Plan<'_>, ranks: &[Rank], part: Part) -> (usize, Vec<u32>) {
+        let center = query.near.as_ref().map(|near| Center::of(near.point));
+        let metres = |position: u32| center.as_ref().map(|center| self.places.distance(position, center));
+        match self.orders.places(query.order) {
+            Some(places) => part.of(ranks, |position, _| places[position as usize]),
             // Without a sign, the bits of numbers have their order.
-            None if center.is_some() && query.order != Order::Best => {
-                part.of(&ranks, |position, _| metres(position).unwrap_or_default().to_bits())
-            }
-            None if plan.words.is_empty() => part.of(&ranks, |_, _| ()),
-            None => self.best(&ranks, plan.words.len(), part),
-        })
+            None if center.is_some() && query.order != Order::Best => part.of(ranks, |position, _| {
+                (metres(position).unwrap_or_default().to_bits(), self.orders.by_reviews(position))
+            }),
+            None if plan.words.is_empty() => part.of(ranks, |_, _| ()),
+            None => self.best(ranks, plan.in_name(), part),
+        }
+    }
+
+    /// The listings of the sport that a query names, at the beginning or at the end of the words that do not say where.
+    fn sport<'a>(&self, dataset: &'a Dataset, query: &SearchQuery) -> Option<&'a Positions> {
+        let words = &query.words[..query.before_place.min(query.words.len())];
+        let sizes = (1..=words.len()).rev();
+        let parts = sizes.flat_map(|size| [&words[..size], &words[words.len() - size..]]);
+        let slug = parts.into_iter().find_map(|part| self.sports.get(&*part.join(" ")))?;
+        dataset.membership(TaxonomyKind::Sports, slug)?.positions()
     }
 
     /// The ranks before any word: those of the filters.
@@ -237,29 +254,28 @@ impl SearchIndex {
         Ok(ranks)
     }
 
-    fn ranks_of(&self, matching: &Matching, is_first: bool) -> Vec<Rank> {
+    /// The ranks of one word, which comes so many after the first.
+    fn ranks_of(&self, word: &PlannedWord<'_>, at: usize) -> Vec<Rank> {
         let mut ranks = vec![NO_MATCH; self.len];
-        for (range, kind) in matching {
-            let [start, inside, outside] =
-                [Field::NameStart, Field::Name, Field::Other].map(|field| order::rank(*kind, field, is_first));
+        for (range, kind) in &word.matching {
+            let mut of_occurrence = [NO_MATCH; Occurrence::ALL];
+            for found in Occurrence::all() {
+                of_occurrence[found.index()] = order::rank(*kind, found, at, word.is_where);
+            }
             for at in range.clone() {
-                self.words.each_occurrence(at, |position, field| {
+                self.words.each_occurrence(at, |position, found| {
                     let rank = &mut ranks[position as usize];
-                    *rank = (*rank).min(match field {
-                        Field::NameStart => start,
-                        Field::Name => inside,
-                        Field::Other => outside,
-                    });
+                    *rank = (*rank).min(of_occurrence[found.index()]);
                 });
             }
         }
         ranks
     }
 
-    /// The best matches of so many words. Not all of a million need an order for the first fifty.
-    fn best(&self, ranks: &[Rank], words: usize, part: Part) -> (usize, Vec<u32>) {
+    /// The best matches. Not all of a million need an order for the first fifty.
+    fn best(&self, ranks: &[Rank], asked: NameWords, part: Part) -> (usize, Vec<u32>) {
         let mut counts = [0_usize; order::GRADES];
-        each_match(ranks, |position, rank| counts[self.orders.grade(position, rank, words)] += 1);
+        each_match(ranks, |position, rank| counts[self.orders.grade(position, rank, asked)] += 1);
         let end = part.offset.saturating_add(part.size);
         let (mut before, mut total, mut grades) = (0, 0, 0..0);
         for (grade, count) in counts.into_iter().enumerate() {
@@ -273,20 +289,31 @@ impl SearchIndex {
         }
         let mut found = Vec::new();
         each_match(ranks, |position, rank| {
-            let grade = self.orders.grade(position, rank, words);
+            let grade = self.orders.grade(position, rank, asked);
             if grades.contains(&grade) {
-                found.push(((grade, self.orders.fewer_reviews(position)), position));
+                found.push(((grade, self.orders.by_reviews(position)), position));
             }
         });
         (total, Part { offset: part.offset.saturating_sub(before), ..part }.cut(found))
     }
 }
 
-/// Adds the words of a name; returns how many it has.
+/// How many matches each sport and state has.
+fn facets(dataset: &Dataset, ranks: &[Rank]) -> Facets {
+    let mut found = Positions::new();
+    // In the origin's order, so each is the last.
+    each_match(ranks, |position, _| {
+        found.insert(position);
+    });
+    dataset.facets(&found)
+}
+
+/// Adds the words of a name; returns how many different ones it has.
 fn collect_name(collector: &mut WordCollector, name: &str) -> u8 {
     let name = read(name);
-    let (mut count, mut field) = (0_u8, Field::NameStart);
-    each_word(&name, false, |word| count = count.saturating_add(u8::from(!is_filler(word))));
+    let (mut words, mut field) = (HashSet::new(), Field::NameStart);
+    each_word(&name, false, |word| _ = !is_filler(word) && words.insert(Box::<str>::from(word)));
+    let count = u8::try_from(words.len()).unwrap_or(u8::MAX);
     each_word(&name, true, |word| {
         let is_filler = is_filler(word) && count > 0;
         collector.add(word, if is_filler { Field::Name } else { field });
@@ -298,6 +325,13 @@ fn collect_name(collector: &mut WordCollector, name: &str) -> u8 {
     count
 }
 
+/// The words of a text as a query has them, with spaces between them.
+fn phrase(text: &str) -> Box<str> {
+    let mut words: Vec<String> = Vec::new();
+    each_word(&read(text), false, |word| words.extend((!is_filler(word)).then(|| word.to_owned())));
+    words.join(" ").into()
+}
+
 /// A field as it is compared.
 fn read(text: &str) -> String {
     folded(excerpt::start(text, MOST_OF_A_FIELD))
@@ -307,57 +341,6 @@ fn read(text: &str) -> String {
 const fn is_unspaced(letter: char) -> bool {
     matches!(letter, '\u{1100}'..='\u{1112}' | '\u{3041}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
         || matches!(letter, '\u{20000}'..='\u{323af}')
-}
-
-/// The part of what was found that is on the page.
-#[derive(Clone, Copy)]
-struct Part {
-    offset: usize,
-    size: usize,
-}
-
-impl Part {
-    /// How many match, and those of this part: least key first, equal ones in the origin's order.
-    fn of<K: Ord + Copy>(self, ranks: &[Rank], key: impl Fn(u32, Rank) -> K) -> (usize, Vec<u32>) {
-        let mut found = Vec::new();
-        each_match(ranks, |position, rank| found.push((key(position, rank), position)));
-        (found.len(), self.cut(found))
-    }
-
-    fn cut<K: Ord + Copy>(self, mut found: Vec<(K, u32)>) -> Vec<u32> {
-        let end = self.offset.saturating_add(self.size).min(found.len());
-        if end < found.len() {
-            found.select_nth_unstable(end);
-            found.truncate(end);
-        }
-        if self.offset >= end {
-            return Vec::new();
-        }
-        if self.offset > 0 {
-            found.select_nth_unstable(self.offset);
-        }
-        found[self.offset..].sort_unstable();
-        found[self.offset..].iter().map(|(_, position)| *position).collect()
-    }
-}
-
-/// Shows the matches with their ranks, in the origin's order.
-fn each_match(ranks: &[Rank], mut see: impl FnMut(u32, Rank)) {
-    const EACH: usize = 16;
-    for (number, ranks) in ranks.chunks(EACH).enumerate() {
-        if ranks.iter().fold(NO_MATCH, |all, rank| all & rank) == NO_MATCH {
-            continue;
-        }
-        for (at, rank) in ranks.iter().enumerate().filter(|(_, rank)| **rank != NO_MATCH) {
-            see((number * EACH + at) as u32, *rank);
-        }
-    }
-}
-
-/// Shows the matches, to change their ranks.
-fn each_match_mut(ranks: &mut [Rank], mut see: impl FnMut(u32, &mut Rank)) {
-    let ranks = (0..).zip(ranks).filter(|(_, rank)| **rank != NO_MATCH);
-    ranks.for_each(|(position, rank)| see(position, rank));
 }
 
 #[cfg(test)]

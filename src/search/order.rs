@@ -1,30 +1,36 @@
 //! Orders of what a search found: how well it matches, and by name, rating or reviews.
 //!
-//! Best is the whole name, then its beginning, then all words in the name, then some of them elsewhere, then a typing
-//! error; among these, the larger share of the name, then more reviews. Callers: [`super::index`].
+//! Best is the whole name, then its beginning, then all words in the name, then some of them elsewhere (first listings of the
+//! sport that the query names), then a typing error. Among these comes first the larger share of the name, then more words that
+//! two fields have, then more reviews. Callers: [`super::index`].
 
 use std::cmp::Reverse;
 
-use crate::api::listing::Venue;
+use crate::api::listing::{ListingId, Venue};
 use crate::api::query::search::Order;
 use crate::semantics::excerpt;
 
-use super::words::{Field, Match};
+use super::words::{Match, Occurrence, WordPlace};
 
 /// How well a listing matches: counts of its beginnings of words, of words elsewhere than in the name, and of typing errors,
-/// four bits each; with the most words none overflows.
+/// four bits each, and of words that only one field has, two bits; with the most words none overflows.
 pub(super) type Rank = u16;
 
 const BEGINNING: Rank = 1;
 const ELSEWHERE: Rank = 1 << 4;
 const ERROR: Rank = 1 << 8;
+const ONCE: Rank = 1 << 12;
+/// Of so many words it is known whether two fields have them.
+const MOST_REPEATED: usize = 3;
+/// The query names a sport, and the listing has another one.
+pub(super) const OTHER_SPORT: Rank = 1 << 14;
 /// The name does not begin with the first word.
 const NOT_FIRST: Rank = 1 << 15;
 
 /// Kinds of matches, and steps of the share of the name.
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 const STEPS: usize = 50;
-pub(super) const GRADES: usize = KINDS * (STEPS + 1);
+pub(super) const GRADES: usize = KINDS * (STEPS + 1) * (MOST_REPEATED + 1);
 
 /// A rating counts as if so many more reviews had given the mean of all.
 const DOUBT: f64 = 20.0;
@@ -32,20 +38,28 @@ const DOUBT: f64 = 20.0;
 /// Names are compared by their first bytes: an origin may send names without end.
 const MOST_OF_A_NAME: usize = 200;
 
-/// What one word of a query adds to the rank.
-pub(super) const fn rank(kind: Match, field: Field, is_first: bool) -> Rank {
-    let place = match (kind, field) {
-        (Match::Error, _) => ERROR,
-        (_, Field::Other) => ELSEWHERE,
-        (Match::Prefix, _) => BEGINNING,
-        (Match::Exact, _) => 0,
+/// What one word of a query adds to the rank: the word that comes so many after the first. `is_where`: it says where, so that
+/// it does not belong to the name.
+pub(super) const fn rank(kind: Match, found: Occurrence, at: usize, is_where: bool) -> Rank {
+    let is_elsewhere = matches!(found.place(), WordPlace::Elsewhere);
+    // In the name alone, a word that says where is no better than one with an error.
+    let is_misplaced = is_where && !is_elsewhere && !found.is_repeated();
+    let place = match kind {
+        Match::Error => ERROR,
+        _ if is_misplaced => ERROR,
+        _ if is_elsewhere && !is_where => ELSEWHERE,
+        Match::Prefix => BEGINNING,
+        Match::Exact => 0,
     };
-    place + if is_first && !matches!(field, Field::NameStart) { NOT_FIRST } else { 0 }
+    let is_first = at > 0 || matches!(found.place(), WordPlace::NameStart);
+    let once = if at < MOST_REPEATED && !found.is_repeated() { ONCE } else { 0 };
+    place + once + if is_first { 0 } else { NOT_FIRST }
 }
 
 /// Collects what orders need of listings.
 #[derive(Default)]
 pub(super) struct OrderCollector {
+    ids: Vec<ListingId>,
     lengths: Vec<u8>,
     names: Vec<Option<Box<str>>>,
     rated: Vec<(Option<f64>, u64)>,
@@ -53,7 +67,8 @@ pub(super) struct OrderCollector {
 
 impl OrderCollector {
     /// Adds the listing that comes next, whose name has so many words.
-    pub(super) fn add(&mut self, venue: &Venue<'_>, length: u8) {
+    pub(super) fn add(&mut self, id: ListingId, venue: &Venue<'_>, length: u8) {
+        self.ids.push(id);
         self.lengths.push(length);
         let name = venue.name.as_deref().map(|name| excerpt::start(name, MOST_OF_A_NAME).to_lowercase());
         self.names.push(name.map(String::into_boxed_str));
@@ -61,20 +76,27 @@ impl OrderCollector {
     }
 
     pub(super) fn finish(self) -> Orders {
-        let reviews = |(_, count): &(_, u64)| u32::try_from(*count).unwrap_or(u32::MAX);
-        let reviews: Box<[u32]> = self.rated.iter().map(reviews).collect();
-        let by_rating = places_of(by_rating(&self.rated));
-        let by_reviews = places_of(reviews.iter().map(|count| Reverse(*count)));
-        let by_name = places_of(self.names.into_iter().map(|name| (name.is_none(), name)));
-        Orders { lengths: self.lengths.into(), reviews, by_name, by_rating, by_reviews }
+        // Of equal ones the lowest id is first: the origin's order may be that of their last changes.
+        let by_rating = places_of(by_rating(&self.rated).zip(&self.ids));
+        let by_reviews = places_of(self.rated.iter().map(|(_, count)| Reverse(*count)).zip(&self.ids));
+        let by_name = places_of(self.names.into_iter().map(|name| (name.is_none(), name)).zip(&self.ids));
+        Orders { lengths: self.lengths.into(), by_name, by_rating, by_reviews }
     }
+}
+
+/// The words of a query that may belong to a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NameWords {
+    /// How many.
+    pub words: usize,
+    /// Whether other words say where.
+    pub says_where: bool,
 }
 
 /// What orders need of each listing, by position, and its places in them.
 pub(super) struct Orders {
     /// Words of the name.
     lengths: Box<[u8]>,
-    reviews: Box<[u32]>,
     by_name: Box<[u32]>,
     by_rating: Box<[u32]>,
     by_reviews: Box<[u32]>,
@@ -83,34 +105,40 @@ pub(super) struct Orders {
 impl Orders {
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.lengths.len() * (size_of::<u8>() + 4 * size_of::<u32>())
+        self.lengths.len() * (size_of::<u8>() + 3 * size_of::<u32>())
     }
 
-    /// More reviews are less.
-    pub(super) fn fewer_reviews(&self, position: u32) -> Reverse<u32> {
-        Reverse(self.reviews[position as usize])
+    /// The place of a listing among all by reviews: what decides between equal ones.
+    pub(super) fn by_reviews(&self, position: u32) -> u32 {
+        self.by_reviews[position as usize]
     }
 
-    /// How well a listing matches so many words; 0 is best.
-    pub(super) fn grade(&self, position: u32, rank: Rank, words: usize) -> usize {
+    /// How well a listing matches; 0 is best.
+    pub(super) fn grade(&self, position: u32, rank: Rank, asked: NameWords) -> usize {
+        let NameWords { words, says_where } = asked;
         let length = usize::from(self.lengths[position as usize]);
         let count = |unit: Rank| usize::from((rank / unit) & 0xf);
         let (beginnings, elsewhere, errors) = (count(BEGINNING), count(ELSEWHERE), count(ERROR));
-        let is_first = rank & NOT_FIRST == 0;
+        let (is_first, is_other_sport) = (rank & NOT_FIRST == 0, rank & OTHER_SPORT != 0);
         let kind = match (errors, elsewhere) {
             (0, 0) if is_first && beginnings == 0 && length <= words => 0,
-            (0, 0) if is_first => 1,
-            (0, 0) => 2,
-            (0, _) => 3,
-            _ => 4,
+            // `golf in texas` is no beginning of a name.
+            (0, 0) if is_first && !says_where => 1,
+            (0, 0) if !is_other_sport || !says_where => 2,
+            (0, _) if !is_other_sport => 3,
+            (0, _) => 4,
+            _ => 5,
         };
         // The beginning of a word is half of it.
-        let halves = 2 * words.saturating_sub(elsewhere + errors);
-        let share = STEPS * halves.saturating_sub(beginnings) / (2 * length).max(1);
-        kind * (STEPS + 1) + STEPS - share.min(STEPS)
+        let matched = words.saturating_sub(elsewhere + errors);
+        let share = STEPS * (2 * matched).saturating_sub(beginnings) / (2 * length).max(1);
+        // Of two whole names, the one with all words of the query comes first.
+        let share = share.min(STEPS).saturating_sub(usize::from(matched > length));
+        let once = usize::from(rank / ONCE) % (MOST_REPEATED + 1);
+        (kind * (STEPS + 1) + STEPS - share) * (MOST_REPEATED + 1) + once
     }
 
-    /// The place of each listing by name, rating or reviews; equal ones have one place. `None`: that order has none.
+    /// The place of each listing by name, rating or reviews. `None`: that order has none.
     pub(super) const fn places(&self, order: Order) -> Option<&[u32]> {
         match order {
             Order::Name => Some(&self.by_name),
@@ -134,14 +162,13 @@ fn by_rating(rated: &[(Option<f64>, u64)]) -> impl Iterator<Item = Reverse<Optio
     })
 }
 
-/// The place of each key, from 0.
+/// The place of each of different keys, from 0.
 fn places_of<K: Ord>(keys: impl Iterator<Item = K>) -> Box<[u32]> {
     let mut sorted: Vec<(K, u32)> = keys.zip(0..).collect();
     sorted.sort_unstable();
-    let (mut places, mut place) = (vec![0; sorted.len()], 0);
-    for (at, (key, position)) in sorted.iter().enumerate() {
-        place += u32::from(at > 0 && sorted[at - 1].0 != *key);
-        places[*position as usize] = place;
+    let mut places = vec![0; sorted.len()];
+    for (place, (_, position)) in (0..).zip(sorted) {
+        places[position as usize] = place;
     }
     places.into()
 }

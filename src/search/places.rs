@@ -30,14 +30,14 @@ impl Places {
 
     /// Takes back the matches outside of some bounds.
     pub(super) fn keep_within(&self, bounds: &Bounds, ranks: &mut [Rank]) {
-        let Bounds { south_west, north_east } = bounds;
-        let crosses = south_west.lng > north_east.lng;
-        let latitudes = south_west.lat..=north_east.lat;
         for (point, rank) in self.0.iter().zip(ranks) {
-            let (after_west, before_east) = (point.lng >= south_west.lng, point.lng <= north_east.lng);
-            let beside = if crosses { after_west || before_east } else { after_west && before_east };
-            *rank |= if beside && latitudes.contains(&point.lat) { 0 } else { NO_MATCH };
+            *rank |= if bounds.contains(*point) { 0 } else { NO_MATCH };
         }
+    }
+
+    /// The middle of the listings at some positions; `None`: no place of them is known.
+    pub(super) fn middle(&self, positions: impl Iterator<Item = u32>) -> Option<Point> {
+        Point::middle(positions.map(|at| self.0[at as usize]).filter(|point| *point != NOWHERE))
     }
 
     /// The distance of a listing from a point in metres.
@@ -47,7 +47,7 @@ impl Places {
 }
 
 /// The point that distances are measured from.
-pub(super) struct Center {
+pub(crate) struct Center {
     lat: f64,
     lng: f64,
     cosine: f64,
@@ -58,13 +58,13 @@ fn radians(units: i32) -> f64 {
 }
 
 impl Center {
-    pub(super) fn of(point: Point) -> Self {
+    pub(crate) fn of(point: Point) -> Self {
         let lat = radians(point.lat);
         Self { lat, lng: radians(point.lng), cosine: lat.cos() }
     }
 
-    /// The haversine formula on a sphere: wrong by at most 0.6 %, as the earth is flat at its poles.
-    fn distance(&self, to: Point) -> f64 {
+    /// In metres, by the haversine formula on a sphere: wrong by at most 0.6 %, as the earth is flat at its poles.
+    pub(crate) fn distance(&self, to: Point) -> f64 {
         let (lat, lng) = (radians(to.lat), radians(to.lng));
         let (south, east) = (((lat - self.lat) / 2.0).sin(), ((lng - self.lng) / 2.0).sin());
         let half = south * south + self.cosine * lat.cos() * east * east;

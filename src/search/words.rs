@@ -50,6 +50,15 @@ pub(super) struct Words {
 #[error("the listings have too many words for an index")]
 pub struct TooManyWords;
 
+/// What a word may be the plural of: `gyms`, `complexes`, `academies`. Words of one or two letters have no plural here.
+fn singulars(word: &str) -> impl Iterator<Item = String> {
+    let plain = word.strip_suffix('s').filter(|stem| stem.len() >= 3).map(str::to_owned);
+    let hissing =
+        word.strip_suffix("es").filter(|stem| ["x", "s", "z", "ch", "sh"].iter().any(|end| stem.ends_with(end)));
+    let ending_in_y = word.strip_suffix("ies").filter(|stem| stem.len() >= 2).map(|stem| format!("{stem}y"));
+    [plain, hissing.map(str::to_owned), ending_in_y].into_iter().flatten()
+}
+
 /// How a word of a listing matches a word of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
@@ -61,24 +70,72 @@ pub(super) enum Match {
 /// The words that match one word of a query, in ranges that share none.
 pub(super) type Matching = Vec<(Range<usize>, Match)>;
 
-/// Where a listing has a word; of two places the first counts.
+/// A field of a listing that has a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Field {
-    /// At the beginning of the name.
+    /// The beginning of the name.
     NameStart,
     Name,
-    Other,
+    City,
+    State,
+    /// Its slug, and the name that the index of sports shows.
+    Sport,
 }
 
-impl Field {
-    const BITS: u32 = 2;
+/// Where a listing has a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WordPlace {
+    NameStart,
+    Name,
+    Elsewhere,
+}
 
-    const fn of(bits: u64) -> Self {
-        match bits & 0b11 {
-            0 => Self::NameStart,
-            1 => Self::Name,
-            _ => Self::Other,
+/// Where a listing has a word, and whether a second field has it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Occurrence(u8);
+
+impl Occurrence {
+    const BITS: u32 = 3;
+    const REPEATED: u8 = 4;
+    /// How many there are.
+    pub(super) const ALL: usize = 1 << Self::BITS;
+
+    const fn of(bits: u32) -> Self {
+        Self((bits & (Self::ALL as u32 - 1)) as u8)
+    }
+
+    /// The occurrence of a word in these fields of a listing, in order.
+    pub(super) fn within(mut fields: impl Iterator<Item = u32>) -> Self {
+        let mut last = fields.next().unwrap_or_default();
+        let place = last.min(Field::City as u32) as u8;
+        let is_name = |field: u32| field <= Field::Name as u32;
+        let is_repeated = fields.any(|field| {
+            let differs = field != last && !(is_name(field) && is_name(last));
+            last = field;
+            differs
+        });
+        Self(place + if is_repeated { Self::REPEATED } else { 0 })
+    }
+
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        (0..Self::ALL as u8).map(Self)
+    }
+
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) const fn place(self) -> WordPlace {
+        match self.0 & 0b11 {
+            0 => WordPlace::NameStart,
+            1 => WordPlace::Name,
+            _ => WordPlace::Elsewhere,
         }
+    }
+
+    /// Whether two fields have the word.
+    pub(super) const fn is_repeated(self) -> bool {
+        self.0 & Self::REPEATED != 0
     }
 }
 
@@ -86,7 +143,7 @@ impl Field {
 #[derive(Default)]
 pub(super) struct WordCollector {
     numbers: HashMap<Box<str>, u32, RandomState>,
-    /// Words by number, in the order of the listings: the number, and behind it the field.
+    /// Words by number, in the order of the listings: the number, and behind it the field, later the occurrence.
     tokens: Vec<u32>,
     /// Where the words of each listing end.
     ends: Vec<usize>,
@@ -102,20 +159,21 @@ impl WordCollector {
             self.numbers.insert(word.into(), number);
             number
         });
-        self.tokens.push(number << Field::BITS | field as u32);
+        self.tokens.push(number << Occurrence::BITS | field as u32);
     }
 
     /// The listing has no more words.
     pub(super) fn end_listing(&mut self) {
         let start = self.ends.last().copied().unwrap_or(0);
         self.tokens[start..].sort_unstable();
-        let mut kept = start;
-        for at in start..self.tokens.len() {
-            // A word in the name comes before the same one elsewhere.
-            if kept == start || self.tokens[kept - 1] >> Field::BITS != self.tokens[at] >> Field::BITS {
-                self.tokens[kept] = self.tokens[at];
-                kept += 1;
-            }
+        let (mut kept, mut at) = (start, start);
+        while at < self.tokens.len() {
+            let number = self.tokens[at] >> Occurrence::BITS;
+            let same = self.tokens[at..].iter().take_while(|token| **token >> Occurrence::BITS == number);
+            let end = at + same.count();
+            let fields = self.tokens[at..end].iter().map(|token| token & (Occurrence::ALL as u32 - 1));
+            self.tokens[kept] = number << Occurrence::BITS | u32::from(Occurrence::within(fields).0);
+            (kept, at) = (kept + 1, end);
         }
         self.tokens.truncate(kept);
         self.ends.push(kept);
@@ -124,7 +182,7 @@ impl WordCollector {
     /// Sorts the words.
     pub(super) fn finish(self) -> Result<Words, TooManyWords> {
         let Self { numbers, tokens, ends } = self;
-        if numbers.len() > (u32::MAX >> Field::BITS) as usize {
+        if numbers.len() > (u32::MAX >> Occurrence::BITS) as usize {
             return Err(TooManyWords);
         }
         let mut sorted: Vec<(Box<str>, u32)> = numbers.into_iter().collect();
@@ -134,8 +192,9 @@ impl WordCollector {
             let mut start = 0;
             for (position, end) in (0_u32..).zip(&ends) {
                 for token in &tokens[start..*end] {
-                    let number = (token >> Field::BITS) as usize;
-                    see(number, u64::from(position - last[number]) << Field::BITS | u64::from(token & 0b11));
+                    let number = (token >> Occurrence::BITS) as usize;
+                    let occurrence = u64::from(Occurrence::of(*token).0);
+                    see(number, u64::from(position - last[number]) << Occurrence::BITS | occurrence);
                     last[number] = position;
                 }
                 start = *end;
@@ -199,8 +258,8 @@ impl Words {
     /// before. Takes what it costs to read their occurrences, too.
     pub(super) fn matching(&self, word: &str, is_unfinished: bool, left: &Allowance) -> Matching {
         let (mut found, prefix) = self.begun(word, left);
-        if let Some(stem) = word.strip_suffix('s').filter(|stem| stem.len() >= 3) {
-            found.extend(self.exactly(stem, left).map(|at| (at..at + 1, Match::Prefix)));
+        for singular in singulars(word) {
+            found.extend(self.exactly(&singular, left).map(|at| (at..at + 1, Match::Prefix)));
         }
         if word.chars().filter(|letter| letter.is_alphabetic()).count() >= LETTERS_FOR_AN_ERROR {
             for Range { start, end } in self.with_one_error(word, is_unfinished, left) {
@@ -237,13 +296,13 @@ impl Words {
     }
 
     /// Shows the positions of the listings that have a word, and where.
-    pub(super) fn each_occurrence(&self, at: usize, mut see: impl FnMut(u32, Field)) {
+    pub(super) fn each_occurrence(&self, at: usize, mut see: impl FnMut(u32, Occurrence)) {
         let (mut position, mut value, mut shift) = (0_u32, 0_u64, 0);
         for byte in &self.occurrences[self.starts[at].1 as usize..self.starts[at + 1].1 as usize] {
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                position += (value >> Field::BITS) as u32;
-                see(position, Field::of(value));
+                position += (value >> Occurrence::BITS) as u32;
+                see(position, Occurrence::of(value as u32));
                 (value, shift) = (0, 0);
             } else {
                 shift += 7;
@@ -340,7 +399,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const FIELDS: [Field; 3] = [Field::NameStart, Field::Name, Field::Other];
+    const FIELDS: [Field; 5] = [Field::NameStart, Field::Name, Field::City, Field::State, Field::Sport];
 
     fn collected(listings: &[Vec<(String, usize)>]) -> Words {
         let mut collector = WordCollector::default();
@@ -364,8 +423,7 @@ pub(super) mod tests {
         let begins = || other.char_indices().map(|(at, _)| &other[..at]).chain([other]);
         if other == word {
             Some(Match::Exact)
-        } else if other.starts_with(word) || word.strip_suffix('s').is_some_and(|stem| stem.len() >= 3 && stem == other)
-        {
+        } else if other.starts_with(word) || singulars(word).any(|singular| singular == other) {
             Some(Match::Prefix)
         } else if letters < LETTERS_FOR_AN_ERROR {
             None
@@ -379,13 +437,12 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn occurrences_come_back_as_they_were_given(
-            listings in proptest::collection::vec(proptest::collection::vec(("[ab]{1,2}", 0..3_usize), 0..6), 0..300),
+            listings in proptest::collection::vec(proptest::collection::vec(("[ab]{1,2}", 0..5_usize), 0..6), 0..300),
         ) {
-            let mut expected: BTreeMap<String, BTreeMap<u32, Field>> = BTreeMap::new();
+            let mut expected: BTreeMap<String, BTreeMap<u32, BTreeSet<usize>>> = BTreeMap::new();
             for (position, listing) in (0..).zip(&listings) {
                 for (word, field) in listing {
-                    let first = expected.entry(word.clone()).or_default().entry(position).or_insert(Field::Other);
-                    *first = FIELDS[*field].min(*first);
+                    expected.entry(word.clone()).or_default().entry(position).or_default().insert(*field);
                 }
             }
             let words = collected(&listings);
@@ -393,8 +450,16 @@ pub(super) mod tests {
             for (at, (word, occurrences)) in expected.iter().enumerate() {
                 prop_assert_eq!(words.word(at), word);
                 let mut found = BTreeMap::new();
-                words.each_occurrence(at, |position, field| assert!(found.insert(position, field).is_none()));
-                prop_assert_eq!(&found, occurrences);
+                words.each_occurrence(at, |position, one| {
+                    assert!(found.insert(position, (one.place(), one.is_repeated())).is_none());
+                });
+                let shown = |fields: &BTreeSet<usize>| {
+                    let place = [WordPlace::NameStart, WordPlace::Name, WordPlace::Elsewhere][(*fields.first().unwrap()).min(2)];
+                    // The name is one field.
+                    (place, fields.iter().map(|field| (*field).max(1)).collect::<BTreeSet<_>>().len() > 1)
+                };
+                let expected = occurrences.iter().map(|(position, fields)| (*position, shown(fields))).collect();
+                prop_assert_eq!(found, expected);
             }
         }
 

@@ -229,7 +229,7 @@ impl Problem {
         let is_a_file =
             path.windows(7).any(|part| part == b"/dumps/") && !FILES.iter().any(|file| path.ends_with(file));
         let hint = if is_a_file {
-            "A mirror's files are listings.csv, listings.geojson, listings.ndjson and details.ndjson, below /dumps/"
+            "A mirror's files are listings.csv, listings.geojson, listings.ndjson, details.csv and details.ndjson, below /dumps/"
         } else if path == b"/" {
             "The API begins at /api/listings.json"
         } else {

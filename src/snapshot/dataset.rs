@@ -3,9 +3,11 @@
 //! Immutable and shared. No rendering, no HTTP. Callers: [`crate::answer`], [`crate::mirror`], [`crate::pages`].
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use crate::api::facets::{COUNTED, FacetCount, Facets, MOST_TERMS};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::odd::folded;
@@ -44,6 +46,9 @@ pub enum Unselected {
     /// No term and no listing has the slug.
     #[error("unknown {} {slug:?}", kind.parameter())]
     Unknown { kind: TaxonomyKind, slug: Box<str> },
+    /// No term and no listing has the slug that a search looks around.
+    #[error("unknown city {slug:?}")]
+    Nowhere { slug: Box<str> },
     #[error("It is not known which listings have the {} {slug:?}", kind.parameter())]
     Doubtful { kind: TaxonomyKind, slug: Box<str> },
     #[error("Some listings have no readable \"modified\", so modified_since cannot be evaluated")]
@@ -458,10 +463,30 @@ impl Dataset {
     /// The terms of a kind that listings of another term have, each with the number of those listings, in the order of the
     /// taxonomy; without those in doubt.
     pub fn terms_within(&self, kind: TaxonomyKind, of: TaxonomyKind, slug: &str) -> Vec<(&Term, u64)> {
-        let Some(within) = self.membership(of, slug).and_then(|known| known.positions()) else { return Vec::new() };
+        let within = self.membership(of, slug).and_then(|known| known.positions());
+        within.map(|within| self.terms_among(kind, within)).unwrap_or_default()
+    }
+
+    /// The same for the listings at some positions.
+    pub(crate) fn terms_among(&self, kind: TaxonomyKind, within: &Positions) -> Vec<(&Term, u64)> {
         let shared = |term: &Term| Some(self.membership(kind, &term.slug)?.positions()?.intersection_len(within));
         let terms = self.terms(kind).iter();
         terms.filter_map(|term| shared(term).filter(|count| *count > 0).map(|count| (term, count))).collect()
+    }
+
+    /// How many of the listings at some positions each sport and each state has.
+    pub(crate) fn facets(&self, within: &Positions) -> Facets {
+        Facets(COUNTED.map(|kind| {
+            let mut counts = self.terms_among(kind, within);
+            counts.sort_by_key(|(_, count)| Reverse(*count));
+            counts.truncate(MOST_TERMS);
+            let shown = |(term, count): (&Term, u64)| FacetCount {
+                slug: term.slug.as_str().into(),
+                name: self.label(kind, term).into(),
+                count,
+            };
+            counts.into_iter().map(shown).collect()
+        }))
     }
 
     /// The positions of every listing with these slugs that was modified after `since`, in order.

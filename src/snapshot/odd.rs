@@ -5,7 +5,7 @@
 
 use crate::api::listing::Summary;
 use crate::api::odd::{How, Meaning, Odd, OddQuery, Row, put};
-use crate::api::query::ListQuery;
+use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 
 use super::dataset::{Dataset, Doubt};
@@ -44,11 +44,6 @@ pub(crate) enum Decision {
 }
 
 impl Applied {
-    /// Whether an ordinary query has the same answer.
-    pub(crate) fn is_ordinary(&self) -> bool {
-        self.empty == Empty::No
-    }
-
     /// The total, and the listings of the page.
     pub(crate) fn find<'a>(&self, dataset: &'a Dataset) -> Result<(u64, Vec<&'a Summary>), Doubt> {
         if self.empty == Empty::List {
@@ -87,6 +82,11 @@ pub(crate) fn apply(
                 Empty::No
             }
             _ if matches!(parameter, "page" | "per_page") => Empty::Page,
+            // It is echoed, and no instant is later.
+            How::Malformed => {
+                query.modified_since = Some(ModifiedSince { text: value?.into(), at: i64::MAX });
+                Empty::List
+            }
             _ => Empty::List,
         },
         (Meaning::Clamped, _) => {
@@ -122,7 +122,9 @@ pub(crate) fn of_odd(
     let meaning = odd.row().filter(|_| !names_respelled(dataset, odd)).and_then(known);
     let Some(meaning) = meaning else { return together(looked_up(dataset, &rest, now)) };
     let applied = apply(meaning, &rest, odd, dataset, page_size);
-    let beside = looked_up(dataset, applied.as_ref().map_or(&rest, |applied| &applied.query), now);
+    // Nothing in an empty list depends on what is beside it.
+    let evaluated = applied.as_ref().filter(|applied| applied.empty != Empty::List);
+    let beside = looked_up(dataset, evaluated.map_or(&rest, |applied| &applied.query), now);
     match (meaning, applied) {
         // A slug beside it may be unknown, and then it may be anything.
         _ if !beside.is_empty() => together(beside),

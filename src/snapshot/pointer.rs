@@ -1,12 +1,13 @@
-//! The current (or the newest) snapshot and its confirmation: one pointer, swapped as a whole.
+//! The snapshots as readers see them: one view, replaced as a whole, and pointers to two of its snapshots.
 //!
-//! Callers: [`crate::snapshots`] swaps, [`crate::answer`] and [`crate::admin`] load.
+//! A pointer costs a reader one load and a few instructions. It says which of the two snapshots its holder works with, so
+//! that nobody takes one for the other. Callers: [`crate::snapshots`] replaces the view, [`crate::answer`],
+//! [`crate::mirror`] and [`crate::admin`] load.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, Guard};
 use http::HeaderValue;
 use tokio::sync::watch;
 
@@ -17,7 +18,9 @@ use crate::api::{json, links};
 use crate::clock::{Now, WallTime};
 use crate::semantics::freshness;
 
+use super::content::SnapshotId;
 use super::dataset::Dataset;
+use super::journal::Journal;
 use super::meta::SnapshotMeta;
 
 /// A published snapshot, with the parts that all answers share.
@@ -28,7 +31,7 @@ pub struct Snapshot {
     pub meta: SnapshotMeta,
     /// The number of the snapshot in the store.
     pub seq: u64,
-    /// Counts swaps: a reply of one epoch may be out of date in the next.
+    /// Counts snapshots that were shown: a reply of one epoch may be out of date in the next.
     pub epoch: u64,
     /// `Mirror-Snapshot`.
     pub snapshot_header: HeaderValue,
@@ -73,44 +76,125 @@ impl Snapshot {
     }
 }
 
-/// Holds one snapshot, the current or the newest one, which can be replaced; cheap to clone.
+/// One kept snapshot: stored for a rollback.
+#[derive(Clone, Debug)]
+pub struct KeptSnapshot {
+    pub id: SnapshotId,
+    /// Its sequence number: two snapshots of a store may have the same id, but not the same number.
+    pub seq: u64,
+    /// Number of listings.
+    pub listings: u64,
+    pub meta: SnapshotMeta,
+    /// Its size in the store, in bytes, once somebody asked for it.
+    pub bytes: OnceLock<u64>,
+}
+
+/// All that readers see of the snapshots of a store. A view never changes: another one takes its place, so that clients and
+/// administrators always see one state.
 #[derive(Clone, Default)]
-pub struct SnapshotPointer(Arc<PointerState>);
+pub struct View {
+    /// What clients get; `None` before the first publication.
+    pub current: Option<Arc<Snapshot>>,
+    /// What refreshes work on.
+    pub newest: Option<Arc<Snapshot>>,
+    /// The newest first.
+    pub kept: Vec<Arc<KeptSnapshot>>,
+    /// The changes that led to the current snapshot.
+    pub journal: Arc<Journal>,
+    /// Ids of pinned snapshots.
+    pub pins: BTreeSet<String>,
+    /// Ids of the last exports, the newest last; each once.
+    pub exports: Vec<String>,
+    /// The sequence number of the snapshot that a rollback made current.
+    pub rolled_back: Option<u64>,
+    /// Counts the snapshots that were shown.
+    pub epoch: u64,
+}
+
+impl View {
+    /// A snapshot to be shown in this view.
+    pub fn snapshot(&mut self, dataset: Arc<Dataset>, meta: SnapshotMeta, seq: u64) -> Arc<Snapshot> {
+        self.epoch += 1;
+        Arc::new(Snapshot::new(dataset, meta, seq, self.epoch))
+    }
+
+    /// Whether this is the current one.
+    pub fn is_current(&self, kept: &KeptSnapshot) -> bool {
+        self.current.as_ref().is_some_and(|current| current.seq == kept.seq)
+    }
+
+    /// The newest kept snapshot with this id.
+    pub fn find(&self, id: &str) -> Option<&Arc<KeptSnapshot>> {
+        self.kept.iter().find(|kept| kept.id.as_str() == id)
+    }
+
+    /// The current or the newest snapshot that passes a test.
+    pub fn shown(&self, is_it: impl Fn(&Snapshot) -> bool) -> Option<&Arc<Snapshot>> {
+        [&self.current, &self.newest].into_iter().flatten().find(|shown| is_it(shown))
+    }
+
+    /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current snapshot.
+    pub fn is_behind(&self) -> bool {
+        let id = |of: &Option<Arc<Snapshot>>| of.as_ref().map(|shown| shown.dataset.id.clone());
+        self.rolled_back.is_some() && id(&self.newest) != id(&self.current)
+    }
+}
+
+/// Points to one snapshot of the present view, the current or the newest one; cheap to clone.
+#[derive(Clone, Default)]
+pub struct SnapshotPointer {
+    state: Arc<ViewState>,
+    is_newest: bool,
+}
 
 #[derive(Default)]
-struct PointerState {
-    published: ArcSwapOption<Snapshot>,
-    epoch: AtomicU64,
+struct ViewState {
+    view: ArcSwap<View>,
     swapped: watch::Sender<u64>,
 }
 
 impl SnapshotPointer {
-    /// The current snapshot; `None` before the first publication.
-    pub fn load(&self) -> Guard<Option<Arc<Snapshot>>> {
-        self.0.published.load()
+    /// A pointer to the newest snapshot of the same views.
+    #[must_use]
+    pub fn to_newest(&self) -> Self {
+        Self { state: self.state.clone(), is_newest: true }
     }
 
-    /// The current snapshot, as an owned pointer.
+    /// The present view.
+    pub fn view(&self) -> Guard<Arc<View>> {
+        self.state.view.load()
+    }
+
+    /// Puts another view in the place of the present one. Only one at a time does this.
+    pub fn show(&self, view: View) {
+        let epoch = view.epoch;
+        self.state.view.store(Arc::new(view));
+        self.state.swapped.send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
+    }
+
+    /// The snapshot; `None` before the first publication.
     pub fn get(&self) -> Option<Arc<Snapshot>> {
-        self.0.published.load_full()
+        let view = self.state.view.load();
+        if self.is_newest { view.newest.clone() } else { view.current.clone() }
     }
 
-    /// Replaces the current snapshot, or its certificate; returns the new epoch.
+    /// Shows this snapshot alone, current and newest, as a server with nothing else would; returns its epoch.
     pub fn swap(&self, dataset: Arc<Dataset>, meta: SnapshotMeta, seq: u64) -> u64 {
-        let epoch = self.0.epoch.fetch_add(1, Ordering::AcqRel) + 1;
-        self.0.published.store(Some(Arc::new(Snapshot::new(dataset, meta, seq, epoch))));
-        self.0.swapped.send_replace(epoch);
-        epoch
+        let mut view = View::clone(&self.view());
+        let shown = view.snapshot(dataset, meta, seq);
+        (view.current, view.newest) = (Some(shown.clone()), Some(shown.clone()));
+        self.show(view);
+        shown.epoch
     }
 
-    /// Counts swaps; 0 before the first one.
+    /// The epoch of the snapshot; 0 before the first one.
     pub fn epoch(&self) -> u64 {
-        self.0.epoch.load(Ordering::Acquire)
+        self.get().map_or(0, |shown| shown.epoch)
     }
 
-    /// Tells of every swap.
+    /// Reports each snapshot that is shown, current or newest.
     pub fn watch(&self) -> watch::Receiver<u64> {
-        self.0.swapped.subscribe()
+        self.state.swapped.subscribe()
     }
 }
 

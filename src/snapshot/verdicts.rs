@@ -1,8 +1,8 @@
 //! Whether we may answer for the origin: a verdict on each shape of a query, found by examples.
 //!
 //! What a query means is the origin's, not a snapshot's, so one table holds for all of them. Answers test one number,
-//! before the cache. Beside it: what instants hide ([`super::seconds`]), and what clients asked of late. Callers: [`crate::answer`] asks, `mirror::examiner` and [`crate::audit`] tell, [`crate::snapshots`]
-//! imports.
+//! before the cache. Beside it: what instants hide ([`super::seconds`]), and what clients asked of late. Callers:
+//! [`crate::answer`] asks, `mirror::examiner` tells, [`crate::snapshots`] imports.
 
 pub(crate) mod table;
 
@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use parking_lot::{Mutex, RwLock};
 
 use crate::api::odd::{Meaning, Row};
 use crate::api::query::ListQuery;
-use crate::api::shape::Shape;
+use crate::api::shape::{Shape, TermName};
 
 use super::seconds::Seconds;
-use table::{State, Table};
+use table::{State, TERMS, Table};
 
 /// The verdicts on one origin, shared by all who use them; cheap to clone.
 #[derive(Clone, Default)]
@@ -29,18 +28,20 @@ struct VerdictState {
     table: Mutex<Table>,
     /// The shapes that are read through; in the upper half those of them that differ in order alone.
     mask: AtomicU64,
+    /// The terms in doubt; one bit of the mask says that there are some.
+    terms: RwLock<BTreeSet<TermName>>,
     /// Whether an operator wants everything answered as documented.
     ignored: AtomicBool,
-    wake: Notify,
     seconds: Seconds,
     /// The last query of a client in each shape that was answered from the snapshot.
     noted: Mutex<BTreeMap<Shape, ListQuery>>,
 }
 
-/// A shape that the snapshot may not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the snapshot may not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubtful {
-    pub(crate) shape: Shape,
+    /// The name of the shape, or the term.
+    pub(crate) name: String,
     /// Whether the origin has the same listings in another order.
     pub(crate) only_order: bool,
 }
@@ -53,8 +54,12 @@ impl Verdicts {
             mask => {
                 let shape = Shape::of(query);
                 let bit = u64::from(shape.bit());
-                let doubtful = Doubtful { shape, only_order: mask & (bit << 32) != 0 };
-                Some(doubtful).filter(|_| mask & bit != 0)
+                if mask & bit != 0 {
+                    return Some(Doubtful { name: shape.name(), only_order: mask & (bit << 32) != 0 });
+                }
+                let is_doubtful = |term: &TermName| mask & TERMS != 0 && self.0.terms.read().contains(term);
+                let term = TermName::all_of(query).find(is_doubtful)?;
+                Some(Doubtful { name: term.to_string(), only_order: false })
             }
         }
     }
@@ -103,6 +108,10 @@ impl Verdicts {
         let mut table = self.0.table.lock();
         let changed = change(&mut table);
         let mask = if self.are_ignored() { 0 } else { table.mask() };
+        let terms = table.terms();
+        if *self.0.terms.read() != terms {
+            *self.0.terms.write() = terms;
+        }
         self.0.mask.store(mask, Ordering::Relaxed);
         changed
     }
@@ -114,20 +123,22 @@ impl Verdicts {
         }
     }
 
-    /// An answer of the origin to this query differs: it is read through until it was asked again.
+    /// The origin's answer to this query differed, once.
+    #[cfg(test)]
     pub(crate) fn doubt(&self, query: &ListQuery, now_ms: i64) {
-        self.change(|table| table.suspect(Shape::of(query), query.path_and_query(), false, now_ms));
-        self.0.wake.notify_one();
-    }
-
-    /// Waits for a doubt.
-    pub(crate) async fn wait(&self) {
-        self.0.wake.notified().await;
+        let (heard, at) =
+            (table::Heard::Differs { only_order: false }, table::Moment { now_ms, apart_ms: 0, is_still: false });
+        self.change(|table| table.heard(Shape::of(query), &query.path_and_query(), heard, at));
     }
 
     /// What is known of each row of the open cases, for people.
     pub(crate) fn rows(&self) -> BTreeMap<String, String> {
         self.0.table.lock().rows()
+    }
+
+    /// The terms in doubt, if their shapes are not.
+    pub(crate) fn terms(&self) -> BTreeSet<TermName> {
+        self.0.table.lock().terms()
     }
 
     /// The names of the sets of filters in this state; `None`: not all were asked yet.

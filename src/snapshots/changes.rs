@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Snapshots;
+use super::{Change, Snapshots, View};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::{Entry, Journal, codec};
 use crate::store::{States, StoreError};
@@ -28,7 +28,7 @@ pub(super) enum Feed {
 
 impl Snapshots {
     /// Reads the journal. Entries before a lost one are dropped.
-    pub(super) fn read_journal(&self) -> Result<(), StoreError> {
+    pub(super) fn read_journal(&self) -> Result<Arc<Journal>, StoreError> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut oldest, mut next) = (0, None);
         let mut names: Vec<(u64, String)> = Vec::new();
@@ -53,62 +53,47 @@ impl Snapshots {
         if let Err(error) = self.0.store.put_states(&useless) {
             tracing::warn!(%error, "old entries of the journal of changes could not be removed");
         }
-        self.0.journal.store(Arc::new(Journal::numbered(oldest, entries)));
-        Ok(())
+        Ok(Arc::new(Journal::numbered(oldest, entries)))
     }
 
-    /// The journal with what a switch adds, if anything; it is written with the switch. So is a mark: details that come along
-    /// with a snapshot count as later.
-    pub(super) fn fed(
+    /// Adds to the journal what a switch adds, if anything; it is written with the switch. So is a mark: details that come
+    /// along with a snapshot count as later.
+    pub(super) fn feed(
         &self,
+        view: &mut View,
         feed: Feed,
         next: &Arc<Dataset>,
         states: &mut States,
-    ) -> Result<Option<Journal>, StoreError> {
+    ) -> Result<(), StoreError> {
         self.mark_current(&next.id, states)?;
         let ends = |entries: &[Entry]| entries.last().is_some_and(|last| last.to == next.id);
-        let served = self.0.current.get();
+        let (served, own) = (view.current.as_ref().map(|served| &served.dataset), &view.journal);
         let journal = match feed {
-            Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries),
+            Feed::Publishers(entries) if ends(&entries) => self.taken_over(own, entries),
             // Without gap: they begin at the current snapshot.
-            Feed::Steps(entries)
-                if ends(&entries) && served.as_ref().is_some_and(|served| entries[0].from == served.dataset.id) =>
-            {
-                let journal = self.0.journal.load();
-                self.taken_over(journal.entries().cloned().chain(entries).collect())
+            Feed::Steps(entries) if ends(&entries) && served.is_some_and(|served| entries[0].from == served.id) => {
+                self.taken_over(own, own.entries().cloned().chain(entries).collect())
             }
             Feed::Own | Feed::Steps(_) | Feed::Publishers(_) => {
-                let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
-                let mut journal = Journal::clone(&self.0.journal.load());
-                journal.push(Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis()));
+                let Some(served) = served.filter(|served| served.id != next.id) else { return Ok(()) };
+                let mut journal = Journal::clone(own);
+                journal.push(Entry::between(served, next, self.0.clock.now_wall().as_millis()));
                 journal
             }
         };
-        self.write_journal(&journal, states)?;
-        Ok(Some(journal))
+        write_journal(own, &journal, states)?;
+        view.journal = Arc::new(journal);
+        Ok(())
     }
 
     /// A journal of these entries. As many of the own ones as the others begin with keep their numbers.
-    fn taken_over(&self, mut entries: Vec<Entry>) -> Journal {
+    fn taken_over(&self, journal: &Journal, mut entries: Vec<Entry>) -> Journal {
         let before_ms = self.oldest_change_ms();
         entries.retain(|entry| entry.at_ms >= before_ms);
-        let journal = self.0.journal.load();
         let own: Vec<&Entry> = journal.entries().collect();
         let is_start = |some: &[&Entry]| some.len() <= entries.len() && some.iter().zip(&entries).all(|(a, b)| *a == b);
         let gone = (0..own.len()).find(|gone| is_start(&own[*gone..])).unwrap_or(own.len());
         Journal::numbered(journal.numbers().start + gone as u64, entries)
-    }
-
-    /// Writes what a journal changes of the own one: one entry is one blob.
-    fn write_journal(&self, next: &Journal, states: &mut States) -> Result<(), StoreError> {
-        let own = self.0.journal.load();
-        for (number, entry) in next.numbers().zip(next.entries()) {
-            if own.get(number).is_none_or(|own| !std::ptr::eq(own, entry) && own != entry) {
-                states.put(&name(number), codec::encode([entry].into_iter()))?;
-            }
-        }
-        own.numbers().filter(|number| !next.numbers().contains(number)).for_each(|number| states.remove(&name(number)));
-        Ok(())
     }
 
     /// Older changes are dropped; milliseconds since 1970.
@@ -116,37 +101,45 @@ impl Snapshots {
         self.0.clock.now_wall().as_millis().saturating_sub(CHANGES_FOR_MS)
     }
 
-    /// To be called before the switch shows.
-    pub(super) fn note(&self, journal: Option<Journal>) {
-        if let Some(journal) = journal {
-            self.0.journal.store(Arc::new(journal));
-        }
-    }
-
     /// Drops entries older than the policy, also without a publication. If the write fails, nothing is dropped.
     pub fn forget_old_changes(&self) -> Result<(), StoreError> {
-        let _switching = self.0.notes.lock();
-        self.forget_changes()
+        let before_ms = self.oldest_change_ms();
+        if self.journal().entries().next().is_none_or(|oldest| oldest.at_ms >= before_ms) {
+            return Ok(());
+        }
+        let mut change = self.change();
+        self.forget_changes(&mut change)?;
+        self.show(change);
+        Ok(())
     }
 
     /// Drops journal entries older than the policy, and marks that are of no use without them.
-    pub(super) fn forget_changes(&self) -> Result<(), StoreError> {
-        let mut journal = Journal::clone(&self.0.journal.load());
+    pub(super) fn forget_changes(&self, Change { view, along, .. }: &mut Change<'_, '_>) -> Result<(), StoreError> {
+        let mut journal = Journal::clone(&view.journal);
         let forgotten = journal.forget_before(self.oldest_change_ms());
-        let mut states = States::default();
-        self.write_journal(&journal, &mut states)?;
-        self.forget_marks(&journal, &mut states)?;
-        self.0.store.put_states(&states)?;
-        if forgotten == 0 {
-            return Ok(());
-        }
-        self.note(Some(journal));
-        // Replies made from dropped entries must not outlive them: they are valid for one epoch.
-        if let Some(served) = self.0.current.get() {
-            self.0.current.swap(served.dataset.clone(), served.meta.clone(), served.seq);
+        write_journal(&view.journal, &journal, &mut along.states)?;
+        self.forget_marks(view, &journal, &mut along.states)?;
+        self.0.store.put_states(&along.states)?;
+        if forgotten > 0 {
+            view.journal = Arc::new(journal);
+            // Replies made from dropped entries must not outlive them: they are valid for one epoch.
+            if let Some(served) = view.current.take() {
+                view.current = Some(view.snapshot(served.dataset.clone(), served.meta.clone(), served.seq));
+            }
         }
         Ok(())
     }
+}
+
+/// Writes what a journal changes of the own one: one entry is one blob.
+fn write_journal(own: &Journal, next: &Journal, states: &mut States) -> Result<(), StoreError> {
+    for (number, entry) in next.numbers().zip(next.entries()) {
+        if own.get(number).is_none_or(|own| !std::ptr::eq(own, entry) && own != entry) {
+            states.put(&name(number), codec::encode([entry].into_iter()))?;
+        }
+    }
+    own.numbers().filter(|number| !next.numbers().contains(number)).for_each(|number| states.remove(&name(number)));
+    Ok(())
 }
 
 /// The name of a journal entry in the store.

@@ -4,7 +4,7 @@
 //! and a place says up to where that has the changes of details. [`crate::bundle`] knows the file. Everything here blocks.
 //! Callers: [`crate::admin`]; [`crate::fleet`] for chains.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
@@ -27,15 +27,9 @@ const TRIES: u32 = 5;
 /// Why no bundle is exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// There is no snapshot yet.
-    #[error("there is no snapshot to export yet")]
-    Nothing,
-    /// Not all details are mirrored, although all are required.
-    #[error(
-        "the bundle would not be complete: {mirrored} of {of} details are mirrored. Export again when the copy is complete \
-         (`grandstand sync` fetches the rest), or without --require-complete"
-    )]
-    Incomplete { mirrored: u64, of: u64 },
+    /// There is nothing to export, or less than what is required.
+    #[error("{0}")]
+    Refused(String),
     /// The base is not kept, or cannot be read.
     #[error("no delta can be made: {0}")]
     Base(#[source] SnapshotsError),
@@ -53,13 +47,11 @@ pub enum ExportError {
 /// Details in ascending id order.
 type Known = Vec<ExportedDetail>;
 
-/// The details for a bundle.
-struct Selection {
-    /// Those that are written.
-    wanted: Known,
-    /// How many there are of the snapshot's listings.
-    coverage: Counts,
-}
+/// What a delta builds on, and up to where its holder has the changes of details; outer `None`: his details are unknown.
+type Base<'a> = (&'a Dataset, Option<Option<EpochPlace>>);
+
+/// How many details of a data set there are.
+type Count<'a> = &'a dyn Fn(&Dataset) -> Counts;
 
 /// Ids of details that cannot be read.
 type Lost = HashSet<ListingId>;
@@ -69,14 +61,14 @@ pub(super) struct Hold(Snapshots, u64);
 
 impl Hold {
     pub(super) fn on(snapshots: &Snapshots, seq: u64) -> Self {
-        snapshots.0.exporting.lock().push(seq);
+        snapshots.0.held.lock().exporting.push(seq);
         Self(snapshots.clone(), seq)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut exporting = self.0.0.exporting.lock();
+        let exporting = &mut self.0.0.held.lock().exporting;
         if let Some(at) = exporting.iter().position(|seq| *seq == self.1) {
             exporting.swap_remove(at);
         }
@@ -90,7 +82,7 @@ pub struct Exported {
     /// Its base.
     base: Option<SnapshotId>,
     /// A holder of the base and this bundle certainly has all changes of details before this place; `None`: none.
-    place: Option<EpochPlace>,
+    pub(crate) place: Option<EpochPlace>,
     /// Whether the export of the base was recorded.
     pub is_exact: bool,
     /// Whether every detail could be read.
@@ -102,7 +94,8 @@ impl Snapshots {
     /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept snapshot, whose id may
     /// be shortened. `complete`: fails unless every detail is mirrored.
     pub fn export(&self, out: &mut File, since: Option<&str>, complete: bool) -> Result<Exported, ExportError> {
-        let served = self.current().get().ok_or(ExportError::Nothing)?;
+        let served = self.current().get();
+        let served = served.ok_or_else(|| ExportError::Refused("there is no snapshot to export yet".to_owned()))?;
         let hold = Hold::on(self, served.seq);
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
         let base = base.map_err(ExportError::Base)?;
@@ -110,34 +103,38 @@ impl Snapshots {
             Some(base) => self.store().mark(exported(&base.dataset.id))?,
             None => None,
         };
-        let base = base.as_ref().map(|base| &*base.dataset);
-        let is_exact = base.is_none() || before.is_some();
-        let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
-        let place = Cell::new(None);
-        let select = |lost: &Lost| {
-            // Without a record, the details of the base are unknown.
-            place.set(if is_exact { self.store().epoch_place()? } else { None });
-            let lacking = base.zip(before.as_ref());
-            let lacking =
-                lacking.map(|(base, mark)| self.lacking(&served.dataset, base, mark.place, lost)).transpose()?;
-            // Later: details arrive while they are counted.
-            let mut known = self.known(&served.dataset, lost)?;
-            let coverage = counts(&known);
-            if let Some(base) = base {
-                // Its holder may lack every new or changed listing.
-                known.retain(|detail| hash_in(base, detail.id) != hash_in(&served.dataset, detail.id));
-            }
-            Ok(Selection { wanted: lacking.unwrap_or(known), coverage })
-        };
-        let evidence = served.dataset.evidence();
-        let written = self.write_bundle(out, &served, base, Some(&evidence), &select)?;
-        let (mirrored, of) = (written.manifest.coverage.all(), served.dataset.len() as u64);
+        let base = base.as_ref().map(|base| (&*base.dataset, before.map(|mark| mark.place)));
+        let exported = self.write_bundle(out, &served, base, Some(&served.dataset.evidence()), None, hold)?;
+        let (mirrored, of) = (exported.written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
-            return Err(ExportError::Incomplete { mirrored, of });
+            return Err(ExportError::Refused(format!(
+                "the bundle would not be complete: {mirrored} of {of} details are mirrored. Export again when the copy is \
+                 complete (`grandstand sync` fetches the rest), or without --require-complete"
+            )));
         }
-        let base = base.map(|base| base.id.clone());
-        let is_whole = self.store().damage().is_none();
-        Ok(Exported { written, base, place: place.get(), is_exact, is_whole, _hold: hold })
+        Ok(exported)
+    }
+
+    /// Writes a published snapshot into an empty file, as the next link of a chain: all of it, or what a holder of the chain
+    /// lacks, which ends with the snapshot of `base` and has the changes of details before its place. `keeps_evidence`:
+    /// whether the chain already has the evidence. `count` is for a delta, whose cost follows the change.
+    pub(crate) fn export_link(
+        &self,
+        out: &mut File,
+        served: &Snapshot,
+        base: Option<(&SnapshotId, Option<EpochPlace>)>,
+        keeps_evidence: bool,
+        count: Count<'_>,
+    ) -> Result<Exported, ExportError> {
+        let hold = Hold::on(self, served.seq);
+        let base = match base {
+            Some((snapshot, since)) => Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, since)),
+            None => None,
+        };
+        let base = base.as_ref().map(|(base, since)| (&*base.dataset, Some(*since)));
+        let evidence = served.dataset.evidence();
+        let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(&evidence);
+        self.write_bundle(out, served, base, evidence, Some(count), hold)
     }
 
     /// Writes a snapshot into an empty file: all of it, or the changes since `base`. `evidence`: `None` if the holder of
@@ -146,21 +143,25 @@ impl Snapshots {
         &self,
         out: &mut File,
         served: &Snapshot,
-        base: Option<&Dataset>,
+        base: Option<Base<'_>>,
         evidence: Option<&Evidence>,
-        select: &dyn Fn(&Lost) -> Result<Selection, ExportError>,
-    ) -> Result<Written, ExportError> {
+        count: Option<Count<'_>>,
+        hold: Hold,
+    ) -> Result<Exported, ExportError> {
         let told = self.verdicts().table().told();
         let lost = RefCell::new(Lost::new());
+        let is_exact = base.is_none_or(|(_, since)| since.is_some());
         let mut tries = 0;
         loop {
-            let Selection { wanted, coverage } = select(&lost.borrow())?;
+            // Before the details are listed: those that change later come with the next delta.
+            let place = self.store().epoch_place()?.filter(|_| is_exact);
+            let (wanted, coverage) = self.select(&served.dataset, base, count, &lost.borrow())?;
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence,
                 verdicts: Some(&told).filter(|told| **told != Told::default()),
-                base: base.map(|base| &base.content),
+                base: base.map(|(base, _)| &base.content),
                 coverage,
                 details: counts(&wanted),
                 level: bundle::LEVEL,
@@ -187,10 +188,40 @@ impl Snapshots {
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
-                    return Ok(written);
+                    let base = base.map(|(base, _)| base.id.clone());
+                    let is_whole = self.store().damage().is_none();
+                    return Ok(Exported { written, base, place, is_exact, is_whole, _hold: hold });
                 }
             }
         }
+    }
+
+    /// The details for a bundle, and how many there are of the snapshot's listings.
+    fn select(
+        &self,
+        dataset: &Dataset,
+        base: Option<Base<'_>>,
+        count: Option<Count<'_>>,
+        lost: &Lost,
+    ) -> Result<(Known, Counts), ExportError> {
+        let lacking = match base {
+            Some((base, Some(since))) => Some(self.lacking(dataset, base, since, lost)?),
+            _ => None,
+        };
+        // Counted later: details arrive meanwhile.
+        if let Some((wanted, count)) = lacking.as_ref().zip(count) {
+            let (all, here) = (count(dataset), counts(wanted));
+            let coverage = Counts { present: all.present.max(here.present), gone: all.gone.max(here.gone) };
+            return Ok((lacking.unwrap_or_default(), coverage));
+        }
+        let mut known = self.known(dataset, lost)?;
+        let coverage = counts(&known);
+        if let Some((base, None)) = base {
+            // Its holder may lack every new or changed listing.
+            let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
+            known.retain(|detail| hash_in(base, detail.id) != hash_in(dataset, detail.id));
+        }
+        Ok((lacking.unwrap_or(known), coverage))
     }
 
     /// Records a delivered export, so that a delta can build on it. If the record cannot be written, the bundle is
@@ -243,55 +274,7 @@ pub(crate) enum Unsent {
     Awaited,
 }
 
-/// A written link of a chain.
-pub(crate) struct Link {
-    /// The result of writing.
-    pub written: Written,
-    /// The place when its details were listed: those that have changed since come with the next link. `None`: at the
-    /// beginning.
-    pub place: Option<EpochPlace>,
-    /// Keeps the snapshot until the chain is recorded.
-    _hold: Hold,
-}
-
 impl Snapshots {
-    /// Writes a published snapshot into an empty file: all of it, or what a holder of the chain lacks, which ends with the
-    /// snapshot of `base` and has the changes of details before its place. `keeps_evidence`: whether the chain already has the evidence. `coverage`: how many
-    /// details of a data set there are, for a delta, whose cost follows the change.
-    pub(crate) fn export_link(
-        &self,
-        out: &mut File,
-        served: &Snapshot,
-        base: Option<(&SnapshotId, Option<EpochPlace>)>,
-        keeps_evidence: bool,
-        coverage: &dyn Fn(&Dataset) -> Counts,
-    ) -> Result<Link, ExportError> {
-        let hold = Hold::on(self, served.seq);
-        let base = match base {
-            Some((snapshot, since)) => Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, since)),
-            None => None,
-        };
-        let base = base.as_ref().map(|(base, since)| (&*base.dataset, *since));
-        let place = Cell::new(None);
-        let select = |lost: &Lost| {
-            place.set(self.store().epoch_place()?);
-            let Some((base, since)) = base else {
-                let wanted = self.known(&served.dataset, lost)?;
-                return Ok(Selection { coverage: counts(&wanted), wanted });
-            };
-            let wanted = self.lacking(&served.dataset, base, since, lost)?;
-            let (all, here) = (coverage(&served.dataset), counts(&wanted));
-            // Details arrive while they are counted.
-            let coverage = Counts { present: all.present.max(here.present), gone: all.gone.max(here.gone) };
-            Ok(Selection { wanted, coverage })
-        };
-        let evidence = served.dataset.evidence();
-        let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(&evidence);
-        let base = base.map(|(base, _)| base);
-        let written = self.write_bundle(out, served, base, evidence, &select)?;
-        Ok(Link { written, place: place.get(), _hold: hold })
-    }
-
     /// The details of a data set's listings that a holder of `base` lacks: those that have changed since, and those of
     /// listings that are not in the base, which he has dropped.
     fn lacking(
@@ -341,11 +324,11 @@ impl Snapshots {
     /// Keeps the newest stored copy of a snapshot and the mark of a bundle, from now on instead of those named before: the
     /// next link builds on the snapshot, and copies elsewhere on the mark.
     pub(crate) fn keep_for_chain(&self, end: Option<(SnapshotId, Digest)>) {
-        *self.0.chained.lock() = end;
+        self.0.held.lock().chained = end;
     }
 }
 
 /// Whether an export failed because nothing is known any more of what it builds on.
 pub(crate) const fn lacks_base(error: &ExportError) -> bool {
-    matches!(error, ExportError::Base(SnapshotsError::Unknown { .. }) | ExportError::Unfollowed)
+    matches!(error, ExportError::Base(SnapshotsError::Unknown(_)) | ExportError::Unfollowed)
 }

@@ -6,9 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::changes::Feed;
-use super::import::BundleFile;
 use super::{Snapshots, SnapshotsError};
-use crate::bundle::Bundle;
+use crate::bundle::signature::Opened;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::meta::Certificate;
@@ -72,22 +71,23 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// What the journal gets; `steps`: the changes of each bundle.
-    pub(super) fn feed(&self, last: &Bundle, steps: Vec<Entry>) -> Feed {
+    /// What the journal gets; `changes`: those of each bundle.
+    pub(super) fn feed(&self, steps: &[Opened], changes: Vec<Entry>) -> Feed {
+        let last = steps.last().map(|step| &step.bundle.manifest().snapshot);
         // A publisher with a new journal knows nothing of the past.
-        let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| end.to == last.manifest().snapshot);
+        let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| Some(&end.to) == last);
         match self.journal.as_ref().filter(ends) {
             Some(journal) => Feed::Publishers(journal.clone()),
-            None if steps.len() > 1 => Feed::Steps(steps),
+            None if changes.len() > 1 => Feed::Steps(changes),
             None => Feed::Own,
         }
     }
 
     /// Writes where the replica stands after the import of these bundles, and marks them. `before`: the place before the
     /// import; what a later bundle brought lies behind it.
-    pub(super) fn write(&self, steps: &[BundleFile], before: MarkAt, states: &mut States) -> Result<(), StoreError> {
-        let Some((BundleFile { bundle: last, .. }, earlier)) = steps.split_last() else { return Ok(()) };
-        for BundleFile { bundle, .. } in earlier {
+    pub(super) fn write(&self, steps: &[Opened], before: MarkAt, states: &mut States) -> Result<(), StoreError> {
+        let Some((Opened { bundle: last, .. }, earlier)) = steps.split_last() else { return Ok(()) };
+        for Opened { bundle, .. } in earlier {
             states.mark(bundle.digest(), before, bundle.manifest().snapshot.clone());
         }
         states.mark(last.digest(), MarkAt::End, last.manifest().snapshot.clone());
@@ -121,7 +121,7 @@ pub(super) fn forget_in(states: &mut States) {
 impl Snapshots {
     /// Where this replica stands.
     pub(crate) fn stand(&self) -> Result<Stand, StoreError> {
-        let newest = self.newest().load().as_ref().map(|newest| newest.dataset.id.clone());
+        let newest = self.newest().get().as_ref().map(|newest| newest.dataset.id.clone());
         let standing: Option<Standing> = self.store().state_json(STANDING)?;
         let standing = standing.filter(|standing| newest.as_ref() == Some(&standing.snapshot));
         let digest = standing.map(|standing| standing.digest).filter(|_| self.store().damage().is_none());
@@ -135,16 +135,15 @@ impl Snapshots {
         certificate: Certificate,
         confirmed_ms: i64,
     ) -> Result<(), SnapshotsError> {
-        let _switching = self.0.notes.lock();
-        let Some(newest) = self.newest().get() else { return Err(SnapshotsError::Moved) };
+        let mut change = self.change();
+        let newest = change.view.newest.clone().ok_or(SnapshotsError::Moved)?;
         let mut meta = newest.meta.clone();
         (meta.certificate, meta.confirmed_ms, meta.claimed_ms) = (certificate, confirmed_ms, None);
-        let mut states = States::default();
-        states.put_json(TAKEN, taken)?;
-        self.store().update_meta(newest.seq, &meta, &states)?;
-        let shown = self.shown(meta);
-        if shown != newest.meta {
-            self.show(&newest.dataset, &shown, newest.seq);
+        change.along.states.put_json(TAKEN, taken)?;
+        self.store().update_meta(newest.seq, &meta, &change.along.states)?;
+        let meta = self.believed(meta);
+        if meta != newest.meta {
+            self.show_renewed(change, &newest, newest.dataset.clone(), meta);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::iter;
 
-use super::Snapshots;
+use super::{Snapshots, View};
 use crate::api::hash::Digest;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::journal::Journal;
@@ -46,9 +46,10 @@ impl Snapshots {
     /// At a snapshot that was current, here or where the journal comes from.
     fn place_of_snapshot(&self, id: &str) -> Result<Option<Mark>, StoreError> {
         let Some(snapshot) = SnapshotId::parse(id) else { return Ok(None) };
-        let journal = self.journal();
-        let is_current = self.current().load().as_ref().is_some_and(|current| current.dataset.id == snapshot);
-        let is_kept = is_current || self.find(id).is_ok();
+        let view = self.view();
+        let journal = &view.journal;
+        let is_kept =
+            view.current.as_ref().is_some_and(|current| current.dataset.id == snapshot) || view.find(id).is_some();
         if !is_kept && !journal.entries().any(|entry| entry.from == snapshot || entry.to == snapshot) {
             return Ok(None);
         }
@@ -85,7 +86,7 @@ impl Snapshots {
         if let Some(EpochPlace { epoch, place }) = self.store().epoch_place()? {
             let _ = write!(token, "-{epoch:016x}-{place}");
         }
-        let published = self.0.chained.lock().as_ref().map(|(_, bundle)| bundle.to_string());
+        let published = self.0.held.lock().chained.as_ref().map(|(_, bundle)| bundle.to_string());
         for bundle in published.into_iter().chain(self.stand()?.digest) {
             if self.store().mark(&bundle)?.is_some_and(|mark| mark.snapshot == shown.dataset.id) {
                 let _ = write!(token, "-{bundle}");
@@ -96,18 +97,17 @@ impl Snapshots {
     }
 
     /// Forgets marks of snapshots that are not kept and from which no journal leads on, and the earliest of too many.
-    pub(super) fn forget_marks(&self, journal: &Journal, states: &mut States) -> Result<(), StoreError> {
-        let chain = self.0.chained.lock().clone();
-        let shown = [self.current(), self.newest()].map(|pointer| pointer.get().map(|shown| shown.dataset.id.clone()));
-        let kept = self.0.kept.load();
+    pub(super) fn forget_marks(&self, view: &View, journal: &Journal, states: &mut States) -> Result<(), StoreError> {
+        let chain = self.0.held.lock().chained.clone();
+        let shown: Vec<_> =
+            [&view.current, &view.newest].into_iter().flatten().map(|shown| &shown.dataset.id).collect();
         let mut known: HashSet<&SnapshotId> = journal.entries().flat_map(|entry| [&entry.from, &entry.to]).collect();
-        known.extend(shown.iter().flatten());
-        known.extend(kept.iter().map(|kept| &kept.id));
+        known.extend(&shown);
+        known.extend(view.kept.iter().map(|kept| &kept.id));
         known.extend(chain.as_ref().map(|(snapshot, _)| snapshot));
         let bundle = chain.as_ref().map(|(_, bundle)| bundle.to_string());
-        let is_needed = |name: &str| {
-            Some(name) == bundle.as_deref() || shown.iter().flatten().any(|snapshot| snapshot.as_str() == name)
-        };
+        let is_needed =
+            |name: &str| Some(name) == bundle.as_deref() || shown.iter().any(|snapshot| snapshot.as_str() == name);
         let mut marks = self.store().marks()?;
         marks.sort_by_cached_key(|(name, place, _)| (!is_needed(name), Reverse(*place)));
         let gone = marks.iter().enumerate().filter(|(n, (.., snapshot))| *n >= MOST_MARKS || !known.contains(snapshot));

@@ -51,7 +51,7 @@ impl Rig {
     }
 
     fn kept(&self) -> Vec<String> {
-        self.snapshots.kept().iter().map(|kept| kept.id.to_string()).collect()
+        self.snapshots.view().kept.iter().map(|kept| kept.id.to_string()).collect()
     }
 }
 
@@ -90,7 +90,7 @@ fn the_list_of_snapshots_is_never_ahead_of_what_is_served() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| (2..300_u32).for_each(|n| drop(rig.publish(&[1, n.into()], n.into()))));
         while !writer.is_finished() {
-            let listed = rig.snapshots.kept().first().map(|kept| kept.seq);
+            let listed = rig.snapshots.view().kept.first().map(|kept| kept.seq);
             let (newest, current) = (rig.snapshots.newest().get(), rig.snapshots.current().get());
             assert!(listed <= newest.map(|newest| newest.seq), "the newest");
             assert!(listed <= current.map(|current| current.seq), "the one that is served");
@@ -162,8 +162,8 @@ fn snapshots_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     rig.snapshots.tidy().unwrap();
     let newest_first = |places: &[usize]| places.iter().map(|place| ids[*place].clone()).collect::<Vec<_>>();
     assert_eq!(rig.kept(), newest_first(&[6, 5, 2, 1, 0]));
-    assert!(matches!(rig.snapshots.pin(&ids[3]), Err(SnapshotsError::Unknown { .. })));
-    assert!(matches!(rig.snapshots.load(&ids[3]), Err(SnapshotsError::Unknown { .. })));
+    assert!(matches!(rig.snapshots.pin(&ids[3]), Err(SnapshotsError::Unknown(_))));
+    assert!(matches!(rig.snapshots.load(&ids[3]), Err(SnapshotsError::Unknown(_))));
     assert_eq!(rig.snapshots.load(&ids[1]).unwrap().dataset.id.as_str(), ids[1]);
 
     let rig = rig.reopen(2, HAS_ORIGIN);
@@ -210,7 +210,7 @@ fn a_heal_keeps_what_is_remembered_of_snapshots() {
     rig.snapshots.heal().unwrap();
     let rig = rig.reopen(9, HAS_ORIGIN);
     assert_eq!((rig.served(), rig.newest()), (ids[1].clone(), ids[2].clone()));
-    assert!(rig.snapshots.kept().iter().any(|kept| kept.pinned && kept.id.as_str() == ids[0]));
+    assert!(rig.snapshots.find(&ids[0]).is_ok() && rig.snapshots.view().pins.contains(&ids[0]));
     assert_eq!(rig.snapshots.journal().entries().count(), 3);
 }
 
@@ -256,7 +256,7 @@ fn every_kept_snapshot_can_be_verified() {
     let verified = rig.snapshots.verify_all().unwrap();
     let told: Vec<_> = verified.iter().map(|(kept, damage)| (kept.id.to_string(), damage.clone())).collect();
     assert_eq!(told, ids.map(|id| (id, None)).into_iter().rev().collect::<Vec<_>>());
-    for kept in rig.snapshots.kept().iter() {
+    for kept in &rig.snapshots.view().kept {
         rig.snapshots.verify(kept.seq).unwrap();
     }
     assert!(matches!(rig.snapshots.verify(77), Err(StoreError::NoSuchSnapshot(77))));

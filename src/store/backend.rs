@@ -10,15 +10,16 @@
 //! redb writes to a file that it opens after an unclean stop; a file of another format must not be written, and its
 //! format is only known once it is open. [`Overlay`] keeps such writes in memory.
 //!
-//! Not a lock: [`super::data_dir`] has it. Callers: [`super::database`].
+//! Neither is a lock for redb, which is content: [`super::data_dir`] keeps other processes out. Callers: [`super::database`].
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Bound;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 
 use parking_lot::Mutex;
-use redb::{BackendError, StorageBackend};
+use redb::StorageBackend;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: u64 = 4096;
@@ -124,31 +125,6 @@ impl<B: StorageBackend> StorageBackend for Checked<B> {
     fn close(&self) -> io::Result<()> {
         self.0.close()
     }
-
-    // Places beyond any page: redb keeps other processes out with them, where the file can be locked.
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.query_lock_range(start, end)
-    }
 }
 
 /// A file, and the writes over it.
@@ -172,12 +148,11 @@ impl Overlay {
 
 impl OverlaidFile {
     /// Fills `out` from the file, with zeros beyond its end.
-    fn read_file(&mut self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_file(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(self.file_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         let (inside, beyond) = out.split_at_mut(there);
         beyond.fill(0);
-        self.file.seek(SeekFrom::Start(offset))?;
-        self.file.read_exact(inside)
+        self.file.read_exact_at(inside, offset)
     }
 
     fn check(&self, offset: u64, len: usize) -> io::Result<()> {
@@ -186,19 +161,12 @@ impl OverlaidFile {
     }
 }
 
-/// The pieces of `offset..offset + len` by page: page number, start within the page, start within the range, length.
-fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        if done == len {
-            return None;
-        }
-        let at = offset + done as u64;
-        let start = (at % PAGE) as usize;
-        let piece = (PAGE as usize - start).min(len - done);
-        let item = (at / PAGE, start, done, piece);
-        done += piece;
-        Some(item)
+/// The pieces of `offset..offset + len` by page: its number, where the piece begins in it, and the piece within the range.
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let end = offset + len as u64;
+    (offset / PAGE..end.div_ceil(PAGE)).map(move |page| {
+        let (from, to) = (offset.max(page * PAGE), end.min((page + 1) * PAGE));
+        (page, (from - page * PAGE) as usize, (from - offset) as usize..(to - offset) as usize)
     })
 }
 
@@ -208,12 +176,12 @@ impl StorageBackend for Overlay {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut inner = self.0.lock();
+        let inner = self.0.lock();
         inner.check(offset, out.len())?;
         inner.read_file(offset, out)?;
-        for (page, start, at, len) in pieces(offset, out.len()) {
+        for (page, start, piece) in pieces(offset, out.len()) {
             if let Some(written) = inner.pages.get(&page) {
-                out[at..at + len].copy_from_slice(&written[start..start + len]);
+                out[piece.clone()].copy_from_slice(&written[start..start + piece.len()]);
             }
         }
         Ok(())
@@ -234,14 +202,14 @@ impl StorageBackend for Overlay {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut inner = self.0.lock();
         inner.check(offset, data.len())?;
-        for (page, start, at, len) in pieces(offset, data.len()) {
+        for (page, start, piece) in pieces(offset, data.len()) {
             if !inner.pages.contains_key(&page) {
                 let mut original = vec![0; PAGE as usize].into_boxed_slice();
                 inner.read_file(page * PAGE, &mut original)?;
                 inner.pages.insert(page, original);
             }
             if let Some(written) = inner.pages.get_mut(&page) {
-                written[start..start + len].copy_from_slice(&data[at..at + len]);
+                written[start..start + piece.len()].copy_from_slice(&data[piece]);
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ impl Store {
     pub(crate) fn put_beside(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         coding::check_size(|| name.to_owned(), bytes.len(), MAX_BODY)?;
         let (path, sealed) = (self.beside_path(name), coding::seal(TABLE, name.as_bytes(), bytes));
-        files::replace(&path, &sealed).map_err(|error| StoreError::of_io(error, &path, sealed.len() as u64))
+        files::replace(&path, &sealed).map_err(|error| StoreError::of_io(&error, &path, sealed.len() as u64))
     }
 
     /// The blob of that name; `None` if it is absent or damaged.
@@ -32,7 +32,7 @@ impl Store {
         let read = files::read(&path).and_then(|file| file.take(MAX_BODY as u64 + 64).read_to_end(&mut sealed));
         let read = match read {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            read => read.map(|_| Some(sealed)).map_err(|error| StoreError::of_io(error, &path, 0)),
+            read => read.map(|_| Some(sealed)).map_err(|error| StoreError::of_io(&error, &path, 0)),
         };
         let unsealed = read.and_then(|sealed| {
             sealed.map(|sealed| coding::unseal(TABLE, name.as_bytes(), &sealed).map(<[u8]>::to_vec)).transpose()
@@ -43,6 +43,6 @@ impl Store {
     /// Removes the blob of that name, if any.
     pub(crate) fn remove_beside(&self, name: &str) -> Result<(), StoreError> {
         let path = self.beside_path(name);
-        files::remove(&path).map_err(|error| StoreError::of_io(error, &path, 0))
+        files::remove(&path).map_err(|error| StoreError::of_io(&error, &path, 0))
     }
 }

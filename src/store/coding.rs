@@ -3,6 +3,8 @@
 //!
 //! Callers: the other modules of [`crate::store`].
 
+use std::fmt::Display;
+
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zstd::bulk::{Compressor, Decompressor};
@@ -36,7 +38,10 @@ fn checksum(table: &str, key: &[u8], payload: &[u8]) -> u64 {
 
 /// Refuses what is too large to be stored.
 pub(super) fn check_size(what: impl Fn() -> String, bytes: usize, most: usize) -> Result<(), StoreError> {
-    if bytes > most { Err(StoreError::TooLarge { what: what(), bytes }) } else { Ok(()) }
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!("{} is too large: {bytes} bytes", what())))
 }
 
 /// The error for a value of `table`, or a block of that kind, with a wrong `what`.
@@ -186,8 +191,8 @@ pub(super) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> 
     if raw.len() == len { Ok(raw) } else { Err(wrong()) }
 }
 
-fn failed(error: std::io::Error) -> StoreError {
-    StoreError::Io { path: "zstd".into(), source: error }
+fn failed(error: impl Display) -> StoreError {
+    StoreError::Refused(format!("zstd: {error}"))
 }
 
 #[cfg(test)]

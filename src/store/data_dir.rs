@@ -12,13 +12,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::process::{Pid, geteuid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::error::{OpenError, StoreError};
+use super::error::{StoreError, user};
 use super::{database, files};
 
 const LOCK: &str = "LOCK";
@@ -39,7 +39,8 @@ pub struct DataDir {
 pub(crate) struct Lock {
     /// The locked directory and file; at least one of them.
     locked: Vec<File>,
-    set_aside: AtomicBool,
+    /// Whether a damaged store was set aside under this lock.
+    pub(super) set_aside: AtomicBool,
 }
 
 /// Closing the files is not enough: a child process that was just forked has them open, too, until its program starts.
@@ -53,18 +54,6 @@ impl Drop for Lock {
     }
 }
 
-impl Lock {
-    /// Whether a damaged store was set aside under this lock.
-    pub(super) fn has_set_aside(&self) -> bool {
-        self.set_aside.load(Ordering::Relaxed)
-    }
-
-    /// A damaged store was set aside.
-    pub(super) fn set_aside(&self) {
-        self.set_aside.store(true, Ordering::Relaxed);
-    }
-}
-
 /// The process that has a data directory open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
@@ -75,42 +64,51 @@ pub struct Holder {
 impl DataDir {
     /// Creates the directory if it is missing, and locks it. Nothing is written if the format of the store is unknown.
     /// An existing store on a read-only disk is locked, too; only the holder's name is missing.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let prepared = files::prepare_directory(path).and_then(|()| resolved(path));
-        let path = prepared.map_err(|source| OpenError::Unusable { path: path.to_owned(), source })?;
+        let path = prepared.map_err(|error| {
+            StoreError::Refused(format!(
+                "data_dir: {} cannot be used ({error}); set a directory that the user who runs grandstand may create or write to",
+                path.display()
+            ))
+        })?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
         let mut lock = Lock { locked: Vec::new(), set_aside: AtomicBool::new(false) };
         // First, because a process that could not create the file may hold only this lock.
         match File::open(&path) {
             Ok(directory) => match acquire(&directory, &path, &path) {
                 Ok(()) => lock.locked.push(directory),
-                Err(error @ OpenError::Held { .. }) => return Err(error),
+                Err(error @ StoreError::Held { .. }) => return Err(error),
                 Err(error) => tracing::debug!(%error, "the directory cannot be locked; a file in it is locked instead"),
             },
             Err(error) => {
                 let owner = fs::metadata(&path).map(|meta| meta.uid()).ok();
                 let is_denied = error.kind() == ErrorKind::PermissionDenied;
                 if let Some(owner) = owner.filter(|owner| is_denied && *owner != geteuid().as_raw()) {
-                    return Err(OpenError::Denied { path, owner });
+                    return Err(StoreError::Refused(format!(
+                        "the data directory {} belongs to user {}; run this command as that user, or give the directory to \
+                         this one (chown -R)",
+                        path.display(),
+                        user(owner)
+                    )));
                 }
             }
         }
-        match lock_file(&file, &store) {
+        // Before anything is written.
+        database::refuse_other_format(&store)?;
+        match lock_file(&file) {
             Ok(opened) => {
                 acquire(&opened, &path, &file)?;
                 lock.locked.push(opened);
             }
-            Err(OpenError::Failed(StoreError::NoSpace { .. } | StoreError::ReadOnly { .. }))
+            Err(StoreError::NoSpace { .. } | StoreError::ReadOnly { .. })
                 if store.is_file() && !lock.locked.is_empty() => {}
             Err(error) => return Err(error),
         }
-        database::refuse_other_format(&store)?;
         let dir = Self { path, lock: Arc::new(lock) };
-        match dir.sign() {
-            Err(OpenError::Failed(_)) => {}
-            signed => signed?,
-        }
+        // The keeper tries again: without the name, the locks still count.
+        let _ = dir.sign();
         Ok(dir)
     }
 
@@ -162,33 +160,25 @@ impl DataDir {
     }
 
     /// Writes this process's id into the lock. If that fails, the directory can be used anyway.
-    pub(crate) fn sign(&self) -> Result<(), OpenError> {
+    pub(crate) fn sign(&self) -> Result<(), StoreError> {
         let file = self.path.join(LOCK);
-        let fail = |error| OpenError::of_io(error, &file);
-        let mut text =
-            serde_json::to_vec(&Holder { pid: Some(std::process::id()) }).map_err(|error| fail(error.into()))?;
-        text.resize(LOCK_LEN - 1, b' ');
-        text.push(b'\n');
+        let fail = |error| StoreError::of_io(&error, &file, 0);
+        let own = format!("{{\"pid\":{}}}", std::process::id());
+        let text = format!("{own:<width$}\n", width = LOCK_LEN - 1);
         // Not through the lock's own handle, which may be read-only. If the file could not be created before, it is
         // created now, and the lock on the directory counts.
         let lock = files::edit_or_create(&file).map_err(fail)?;
-        lock.write_all_at(&text, 0).map_err(fail)
+        lock.write_all_at(text.as_bytes(), 0).map_err(fail)
     }
 }
 
-/// Opens the lock file, read-only if necessary, and creates it if it is missing.
-fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
-    let fail = |error| OpenError::of_io(error, file);
-    match files::edit(file) {
-        Ok(lock) => return Ok(lock),
-        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-            return files::read(file).map_err(fail);
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(fail(error)),
-    }
-    database::refuse_other_format(store)?;
-    files::edit_or_create(file).map_err(fail)
+/// Opens the lock file, and creates it if it is missing; an existing one read-only, if necessary.
+fn lock_file(file: &Path) -> Result<File, StoreError> {
+    let opened = files::edit_or_create(file).or_else(|error| match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => files::read(file).map_err(|_| error),
+        _ => Err(error),
+    });
+    opened.map_err(|error| StoreError::of_io(&error, file, 0))
 }
 
 /// Resolves a link to the directory, once.
@@ -197,16 +187,16 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Takes the lock. A command that looks for the holder has it for a moment, so a refusal is retried for a while.
-fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
+fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), StoreError> {
     const TRIES: u32 = 10;
     for _ in 0..TRIES {
         match lock.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
-            Err(TryLockError::Error(error)) => return Err(OpenError::of_io(error, file)),
+            Err(TryLockError::Error(error)) => return Err(StoreError::of_io(&error, file, 0)),
         }
     }
-    Err(OpenError::Held { path: dir.to_owned(), pid: DataDir::holder(dir).and_then(|holder| holder.pid) })
+    Err(StoreError::Held { path: dir.to_owned(), pid: DataDir::holder(dir).and_then(|holder| holder.pid) })
 }
 
 /// Whether the lock is taken.
@@ -250,7 +240,7 @@ mod tests {
         let pid = Some(std::process::id());
         assert_eq!(DataDir::holder(&path), Some(Holder { pid }));
         let refused = DataDir::open(&path).unwrap_err();
-        assert!(matches!(refused, OpenError::Held { pid: p, .. } if p == pid), "{refused}");
+        assert!(matches!(refused, StoreError::Held { pid: p, .. } if p == pid), "{refused}");
         assert!(refused.to_string().contains(&std::process::id().to_string()));
         // As after a start on a full disk: the file names an earlier server.
         fs::write(path.join(LOCK), format!("{{\"pid\":{}}}", i32::MAX)).unwrap();
@@ -281,10 +271,10 @@ mod tests {
         // As after a start on a read-only disk that is writable now.
         fs::remove_file(path.join(LOCK)).unwrap();
         assert_eq!(DataDir::holder(path), Some(Holder { pid: None }));
-        assert!(matches!(DataDir::open(path), Err(OpenError::Held { pid: None, .. })));
+        assert!(matches!(DataDir::open(path), Err(StoreError::Held { pid: None, .. })));
         assert!(!path.join(LOCK).exists());
         dir.sign().unwrap();
-        assert!(matches!(DataDir::open(path), Err(OpenError::Held { pid: Some(_), .. })));
+        assert!(matches!(DataDir::open(path), Err(StoreError::Held { pid: Some(_), .. })));
         drop(dir);
         assert_eq!(DataDir::holder(path), None);
     }

@@ -14,7 +14,7 @@ use redb::{
 };
 
 use super::backend::{Checked, Overlay};
-use super::error::{Fault, OpenError, StoreError, guarded};
+use super::error::{Fault, StoreError, guarded};
 use super::{files, record};
 
 /// The number of the format that this program reads and writes.
@@ -110,17 +110,16 @@ pub(super) fn open_untouched(path: &Path) -> Result<Database, DatabaseError> {
 }
 
 /// Creates the file if it is missing.
-pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
+pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // Under another name until it is complete, so an incomplete file with the right name is known to be damaged.
             let created = guarded(|| create(&files::unfinished(path)));
             let created = created.map_err(|fault| fault.into_store_error(path, 1 << 20));
-            let placed = created.and_then(|()| files::put_in_place(path).map_err(failed(path)));
-            placed.map_err(|error| OpenError::of_store(error, path))
+            created.and_then(|()| files::put_in_place(path).map_err(failed(path)))
         }
-        Err(error) => Err(OpenError::of_io(error, path)),
+        Err(error) => Err(StoreError::of_io(&error, path, 0)),
     }
 }
 
@@ -148,7 +147,7 @@ const fn created<T>(_: &T) -> Result<(), Fault> {
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> StoreError {
-    |error| StoreError::of_io(error, path, 1 << 20)
+    |error| StoreError::of_io(&error, path, 1 << 20)
 }
 
 /// A transaction that is synced on commit, and after which the file opens without being walked.
@@ -171,16 +170,23 @@ pub(super) fn is_empty(path: &Path) -> bool {
 }
 
 /// Refuses another format than [`FORMAT`].
-pub(super) const fn check_format(found: u64) -> Result<(), OpenError> {
-    match found {
-        FORMAT => Ok(()),
-        ..FORMAT => Err(OpenError::OlderFormat { found, supported: FORMAT }),
-        _ => Err(OpenError::NewerFormat { found, supported: FORMAT }),
-    }
+pub(super) fn check_format(found: u64) -> Result<(), StoreError> {
+    let refused = match found {
+        FORMAT => return Ok(()),
+        ..FORMAT => format!(
+            "the store has format {found}, and this program opens only format {FORMAT}. Write its data to a bundle with the \
+             grandstand version that wrote the store (`grandstand bundle export FILE`), and import it into a new data \
+             directory (`grandstand bundle import FILE`)"
+        ),
+        _ => format!(
+            "the store has format {found}, but this program supports only formats up to {FORMAT}; use a newer grandstand"
+        ),
+    };
+    Err(StoreError::Refused(refused))
 }
 
 /// Refuses a file of another format without changing a byte. Other problems are found when it is opened.
-pub(super) fn refuse_other_format(path: &Path) -> Result<(), OpenError> {
+pub(super) fn refuse_other_format(path: &Path) -> Result<(), StoreError> {
     if !files::is_file(path) {
         return Ok(());
     }

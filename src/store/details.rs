@@ -172,30 +172,22 @@ impl Store {
         if details.is_empty() {
             return Ok(());
         }
-        let mut packer = Packer::new()?;
-        let encoded = details
-            .iter()
-            .map(|(id, detail)| Ok((*id, detail.meta.encode(*id), encode_body(*id, &detail.body, &mut packer)?)))
-            .collect::<Result<Vec<_>, StoreError>>()?;
-        let needed: usize = encoded.iter().map(|(_, meta, body)| meta.len() + body.len() + 8192).sum();
-        self.handle.write(needed as u64, |transaction| {
+        let needed = details.iter().map(|(_, detail)| detail.body.len() as u64 + (9 << 10)).sum();
+        self.handle.write(needed, |transaction| {
             places::begin_epoch(transaction, self.epoch())?;
-            let mut writer = Writer::open(transaction)?;
-            for ((id, meta, body), (_, detail)) in encoded.iter().zip(details) {
-                let place = writer.tables.place(*id)?;
-                let known = writer.tables.known(*id, place)?;
-                let place = place.filter(|_| detail.meta.only_confirms(known.as_ref()));
-                writer.put(*id, place, meta, body)?;
-            }
-            Ok(())
+            write_all(transaction, Box::new(details.iter().cloned().map(Ok)), &|_, _, _| false)
         })
     }
 
     /// A detail; `None` when it was never fetched. Fails if it is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
+        self.read_detail(id, ReadTables::detail)
+    }
+
+    fn read_detail<T>(&self, id: ListingId, read: ReadDetail<T>) -> Result<Option<T>, StoreError> {
         self.handle.read(|transaction| {
             let tables = ReadTables::open(transaction)?;
-            tables.place(id)?.map(|place| tables.detail(id, place)).transpose()
+            tables.place(id)?.map(|place| read(&tables, id, place)).transpose()
         })
     }
 
@@ -253,6 +245,9 @@ pub(super) struct Tables<P, S> {
     metas: S,
     bodies: S,
 }
+
+/// Reads a detail, or a part of it, that lies at a place.
+type ReadDetail<T> = fn(&ReadTables, ListingId, u64) -> Result<T, Fault>;
 
 type ReadTables = Tables<ReadOnlyTable<u64, u64>, ReadOnlyTable<u64, Sealed>>;
 
@@ -358,18 +353,14 @@ const AHEAD: usize = 16 << 20;
 /// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.
 pub(crate) struct InTurn<'a, T> {
     store: &'a Store,
-    read: fn(&ReadTables, ListingId, u64) -> Result<T, Fault>,
+    read: ReadDetail<T>,
     size: fn(&T) -> usize,
     left: &'a [ListingId],
     piece: std::vec::IntoIter<(ListingId, Ahead<T>)>,
 }
 
-/// What was read ahead of one detail.
-enum Ahead<T> {
-    Read(Option<T>),
-    /// It is read when it is its turn.
-    Nothing,
-}
+/// What was read ahead of one detail; outer `None`: it is read when it is its turn.
+type Ahead<T> = Option<Option<T>>;
 
 impl Store {
     /// Details with their metadata, in the order of the ids.
@@ -402,7 +393,7 @@ impl<T> InTurn<'_, T> {
     fn read_ahead(&mut self) {
         let (ids, left) = self.left.split_at(self.left.len().min(PIECE));
         self.left = left;
-        let nothing = || ids.iter().map(|id| (*id, Ahead::Nothing)).collect::<Vec<_>>();
+        let nothing = || ids.iter().map(|id| (*id, None)).collect::<Vec<_>>();
         let read = self.store.handle.read(|transaction| {
             let tables = ReadTables::open(transaction)?;
             let (mut read, mut bytes) = (nothing(), 0);
@@ -412,7 +403,7 @@ impl<T> InTurn<'_, T> {
             for (place, id, n) in places {
                 let found = place.map(|place| (self.read)(&tables, id, place)).transpose()?;
                 bytes += found.as_ref().map_or(0, self.size);
-                read[n].1 = Ahead::Read(found);
+                read[n].1 = Some(found);
                 if bytes > AHEAD {
                     break;
                 }
@@ -431,13 +422,7 @@ impl<T> Iterator for InTurn<'_, T> {
             self.read_ahead();
         }
         let (id, read) = self.piece.next()?;
-        let read = match read {
-            Ahead::Read(found) => Ok(found),
-            Ahead::Nothing => self.store.handle.read(|transaction| {
-                let tables = ReadTables::open(transaction)?;
-                tables.place(id)?.map(|place| (self.read)(&tables, id, place)).transpose()
-            }),
-        };
+        let read = read.map_or_else(|| self.store.read_detail(id, self.read), Ok);
         Some((id, read))
     }
 }

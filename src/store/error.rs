@@ -10,15 +10,14 @@ use std::path::{Path, PathBuf};
 
 use redb::DatabaseError;
 
-use crate::api::listing::ListingId;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
 use crate::words::remedy;
 
-/// Why a data directory or its store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it open.
+/// Why the data directory or its store cannot be opened, or used. Nothing was changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has the data directory open.
     #[error("the data directory {} is in use by {}; stop it, or set another data_dir", path.display(), process(*pid))]
     Held {
         /// The data directory.
@@ -26,66 +25,6 @@ pub enum OpenError {
         /// The other process, if it is known.
         pid: Option<u32>,
     },
-    /// It cannot be created, or is no directory.
-    #[error(
-        "data_dir: {} cannot be used ({source}); set a directory that the user who runs grandstand may create or write to",
-        path.display()
-    )]
-    Unusable {
-        /// The data directory.
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// It belongs to another user.
-    #[error(
-        "the data directory {} belongs to user {}; run this command as that user, or give the directory to this one \
-         (chown -R)",
-        path.display(), user(*owner)
-    )]
-    Denied {
-        /// The data directory.
-        path: PathBuf,
-        /// The number of that user.
-        owner: u32,
-    },
-    /// A newer program wrote it. Nothing was changed.
-    #[error(
-        "the store has format {found}, but this program supports only formats up to {supported}; use a newer grandstand"
-    )]
-    NewerFormat {
-        /// The file's format number.
-        found: u64,
-        /// [`super::database::FORMAT`].
-        supported: u64,
-    },
-    /// An older program wrote it. Nothing was changed.
-    #[error(
-        "the store has format {found}, and this program opens only format {supported}. Write its data to a bundle with the \
-         grandstand version that wrote the store (`grandstand bundle export FILE`), and import it into a new data \
-         directory (`grandstand bundle import FILE`)"
-    )]
-    OlderFormat {
-        /// The file's format number.
-        found: u64,
-        /// [`super::database::FORMAT`].
-        supported: u64,
-    },
-    /// The file is damaged.
-    #[error("the store {} is damaged: {detail}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        detail: String,
-    },
-    /// Any other failure.
-    #[error(transparent)]
-    Failed(StoreError),
-}
-
-/// The errors of using the store. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
     /// The disk is full.
     #[error("no space left for {}{}", path.display(), needed_text(*needed))]
     NoSpace {
@@ -100,97 +39,51 @@ pub enum StoreError {
         /// The store's file.
         path: PathBuf,
     },
+    /// Any other failure of the file system.
+    #[error("{}: {why}", path.display())]
+    Disk {
+        /// The store's file.
+        path: PathBuf,
+        /// The failure, and what helps.
+        why: String,
+    },
     /// The stored bytes are damaged.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// Any other failure of the file system.
-    #[error("{}: {source}{}", path.display(), remedy(path, source))]
-    Io {
-        /// The store's file.
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// The source of a write could not be read.
-    #[error("{0}")]
-    Source(String),
     /// No snapshot has this sequence number.
     #[error("there is no snapshot with the sequence number {0}")]
     NoSuchSnapshot(u64),
-    /// A content to publish has a listing twice.
-    #[error("listing {0} occurs twice")]
-    DuplicateId(ListingId),
-    /// Something to be stored is larger than [`super::MAX_BODY`].
-    #[error("{what} is too large: {bytes} bytes")]
-    TooLarge {
-        what: String,
-        /// Its size.
-        bytes: usize,
-    },
-}
-
-impl OpenError {
-    pub(super) fn of_io(source: io::Error, path: &Path) -> Self {
-        Self::of_store(StoreError::of_io(source, path, 0), path)
-    }
-
-    pub(super) fn of_store(error: StoreError, path: &Path) -> Self {
-        match error {
-            StoreError::Damaged(detail) => Self::Damaged { path: path.to_owned(), detail },
-            error => Self::Failed(error),
-        }
-    }
-}
-
-impl From<OpenError> for StoreError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Failed(error) => error,
-            OpenError::Damaged { detail, .. } => Self::Damaged(detail),
-            other => Self::Io { path: PathBuf::new(), source: io::Error::other(other) },
-        }
-    }
+    /// What was asked for cannot be done, however well the disk works; with the reason.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl From<Aborted> for StoreError {
     fn from(aborted: Aborted) -> Self {
-        Self::Io { path: "task".into(), source: io::Error::other(aborted) }
+        Self::Refused(aborted.to_string())
     }
 }
 
 impl StoreError {
-    /// The same failure of the disk, for another operation; `None`: it is not the disk.
-    pub(super) fn again(&self) -> Option<Self> {
-        self.finding()?;
-        Some(match self {
-            Self::NoSpace { path, needed } => Self::NoSpace { path: path.clone(), needed: *needed },
-            Self::ReadOnly { path } => Self::ReadOnly { path: path.clone() },
-            Self::Io { path, source } => {
-                Self::Io { path: path.clone(), source: io::Error::new(source.kind(), source.to_string()) }
-            }
-            _ => return None,
-        })
-    }
-
     /// What is wrong with the disk; `None`: it is not the disk.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let kind = match self {
             Self::NoSpace { .. } => Kind::DiskFull,
             Self::ReadOnly { .. } => Kind::DiskReadOnly,
-            Self::Io { source, .. } if matches!(source.get_ref(), Some(lost) if lost.is::<Aborted>()) => return None,
-            Self::Io { .. } => Kind::DiskFails,
+            Self::Disk { .. } => Kind::DiskFails,
             _ => return None,
         };
         Some(Finding::new(kind, self))
     }
 
     /// A failure of the file system. `needed`: how much room the operation may have needed, in bytes.
-    pub(crate) fn of_io(source: io::Error, path: &Path, needed: u64) -> Self {
-        let path = path.to_owned();
+    pub(crate) fn of_io(source: &io::Error, path: &Path, needed: u64) -> Self {
+        let owned = path.to_owned();
         match source.kind() {
-            kind if is_full(kind) => Self::NoSpace { path, needed },
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::ReadOnly { path },
+            kind if is_full(kind) => Self::NoSpace { path: owned, needed },
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::ReadOnly { path: owned },
             ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Self::Damaged(source.to_string()),
-            _ => Self::Io { path, source },
+            _ => Self::Disk { path: owned, why: format!("{source}{}", remedy(path, source)) },
         }
     }
 }
@@ -295,11 +188,11 @@ impl Fault {
             Self::Store(error) => error,
             Self::Panicked(text) => StoreError::Damaged(text),
             Self::Redb(error) => match *error {
-                redb::Error::Io(error) => StoreError::of_io(error, path, needed),
+                redb::Error::Io(error) => StoreError::of_io(&error, path, needed),
                 other if is_damage(&other) => StoreError::Damaged(other.to_string()),
                 // A handle to be opened again, a file that somebody else has or that another program wrote: the file
                 // itself may be whole, so nobody must put another one in its place.
-                other => StoreError::Io { path: path.to_owned(), source: io::Error::other(other.to_string()) },
+                other => StoreError::Disk { path: path.to_owned(), why: other.to_string() },
             },
         }
     }

@@ -21,25 +21,15 @@ use super::error::user;
 const OWNERS: u32 = 0o7700;
 pub(super) const ROOT: u32 = 0;
 
-/// Why something in the data directory is not opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum Refused {
-    #[error(
-        "this is {0}, not a regular file; remove it, or put the file itself here (data_dir as a whole may be a symbolic link)"
-    )]
-    NoFile(&'static str),
-    #[error(
-        "this file belongs to user {owner}, who neither runs this process nor owns the directory; if it is yours, give it to \
-         the owner of the directory (chown), else move it away",
-        owner = user(*.0)
-    )]
-    Foreign(u32),
+/// Something in the data directory is not opened.
+fn refused(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
 }
 
-impl From<Refused> for io::Error {
-    fn from(refused: Refused) -> Self {
-        Self::new(ErrorKind::InvalidInput, refused)
-    }
+fn not_regular(what: &str) -> io::Error {
+    refused(format!(
+        "this is {what}, not a regular file; remove it, or put the file itself here (data_dir as a whole may be a symbolic link)"
+    ))
 }
 
 /// The name under which a damaged file is kept.
@@ -113,13 +103,17 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.mode(0o600).custom_flags(flags).open(path).map_err(|error| explained(error, path))?;
     let meta = file.metadata()?;
     if let Some(what) = no_file(meta.file_type()) {
-        return Err(Refused::NoFile(what).into());
+        return Err(not_regular(what));
     }
     // Compared with the directory: on some network disks all files belong to one unknown user.
     let directory = path.parent().and_then(|parent| fs::metadata(parent).ok());
     let own = geteuid().as_raw();
     if ![own, ROOT].contains(&meta.uid()) && directory.as_ref().is_none_or(|directory| directory.uid() != meta.uid()) {
-        return Err(Refused::Foreign(meta.uid()).into());
+        return Err(refused(format!(
+            "this file belongs to user {}, who neither runs this process nor owns the directory; if it is yours, give it to \
+             the owner of the directory (chown), else move it away",
+            user(meta.uid())
+        )));
     }
     if let Some(directory) = directory.filter(|directory| own == ROOT && meta.uid() == ROOT && directory.uid() != ROOT)
     {
@@ -144,7 +138,7 @@ fn explained(error: io::Error, path: &Path) -> io::Error {
         return error;
     }
     let found = fs::symlink_metadata(path).ok().and_then(|meta| no_file(meta.file_type()));
-    found.map_or(error, |what| Refused::NoFile(what).into())
+    found.map_or(error, not_regular)
 }
 
 /// The name of a kind of file that is not regular.

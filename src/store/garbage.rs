@@ -4,8 +4,7 @@
 //! is served, through [`Store`].
 
 use std::collections::HashSet;
-use std::fs;
-use std::sync::atomic::Ordering;
+use std::path::Path;
 
 use redb::{
     Key, ReadOnlyTable, ReadableTable, ReadableTableMetadata, TableDefinition, TableHandle as _, Value,
@@ -24,36 +23,40 @@ use crate::api::listing::ListingId;
 /// A file smaller than this is never compacted, in bytes.
 const SMALL: u64 = 16 << 20;
 
-/// How much of the file is in use, in bytes.
-#[derive(Clone, Copy, Debug)]
+/// The use of one table, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
 struct Usage {
+    entries: u64,
     /// Keys, values and tree overhead.
     live: u64,
     /// The allocated pages.
     allocated: u64,
 }
 
-/// The entries of each table and their size, at the last walk.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Measured(Vec<(u64, u64)>);
+/// The use of each table at the last walk.
+#[derive(Debug)]
+pub(super) struct Measured(Vec<Usage>);
 
 impl Measured {
     /// The present size of the tables, if entries are as large as then.
     fn estimate(&self, lens: &[u64]) -> u64 {
-        let tables = self.0.iter().zip(lens);
-        tables
-            .map(|((then, bytes), now)| u128::from(*bytes) * u128::from(*now) / u128::from((*then).max(1)))
-            .sum::<u128>()
-            .try_into()
-            .unwrap_or(u64::MAX)
+        let now =
+            |(then, now): (&Usage, &u64)| u128::from(then.live) * u128::from(*now) / u128::from(then.entries.max(1));
+        self.0.iter().zip(lens).map(now).sum::<u128>().try_into().unwrap_or(u64::MAX)
+    }
+
+    /// The file is over 2.5 times the live data, and not because pages are half empty, which compaction does not change.
+    fn is_worth_compacting(&self, file: u64) -> bool {
+        let sum = |of: fn(&Usage) -> u64| self.0.iter().map(of).sum::<u64>();
+        file / 5 > sum(|table| table.live) / 2 && file / 3 > sum(|table| table.allocated) / 2
     }
 }
 
 /// The result of a collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// How many snapshots were dropped.
-    pub snapshots: usize,
+    /// The sequence numbers of the snapshots that were dropped.
+    pub snapshots: Vec<u64>,
     /// How many blocks no kept snapshot refers to were dropped with them.
     pub blocks: usize,
     /// Whether the file was compacted.
@@ -68,13 +71,13 @@ impl Store {
     /// wait for it; readers do not. A crash during compaction loses nothing. If the collection fails, either everything was
     /// dropped or nothing.
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
-        let _publishing = self.publishing.lock();
+        let mut publishing = self.publishing.lock();
         let mut collected = self.drop_snapshots(keep_seqs)?;
-        if collected.snapshots > 0 {
-            self.collections.fetch_add(1, Ordering::AcqRel);
-        }
         let file = self.file_len()?;
-        if file > SMALL && self.may_be_mostly_free(file)? && worth_compacting(file, self.usage()?) {
+        if file > SMALL
+            && self.may_be_mostly_free(file, publishing.measured.as_ref())?
+            && publishing.measured.insert(self.measure()?).is_worth_compacting(file)
+        {
             match self.compact() {
                 Ok(()) => collected.compacted = true,
                 Err(error) => {
@@ -85,24 +88,16 @@ impl Store {
         Ok(collected)
     }
 
-    /// How often snapshots were dropped since the start.
-    pub fn collections(&self) -> u64 {
-        self.collections.load(Ordering::Acquire)
-    }
-
     /// Whether to measure how much of the file is in use, which reads all of it.
-    fn may_be_mostly_free(&self, file: u64) -> Result<bool, StoreError> {
-        let Some(measured) = self.measured.lock().clone() else { return Ok(true) };
+    fn may_be_mostly_free(&self, file: u64, measured: Option<&Measured>) -> Result<bool, StoreError> {
+        let Some(measured) = measured else { return Ok(true) };
         let lens = self.handle.read(|transaction| Ok(each_table!(transaction, len)))?;
         Ok(file / 2 > measured.estimate(&lens))
     }
 
-    /// How much of the file is in use. Walks the trees; writers go on meanwhile.
-    fn usage(&self) -> Result<Usage, StoreError> {
-        let tables = self.handle.read(|transaction| Ok(each_table!(transaction, usage)))?;
-        *self.measured.lock() = Some(Measured(tables.iter().map(|table| (table.entries, table.live)).collect()));
-        let sum = |of: fn(&TableUsage) -> u64| tables.iter().map(of).sum();
-        Ok(Usage { live: sum(|table| table.live), allocated: sum(|table| table.allocated) })
+    /// Walks the trees; writers go on meanwhile.
+    fn measure(&self) -> Result<Measured, StoreError> {
+        self.handle.read(|transaction| Ok(Measured(each_table!(transaction, usage).to_vec())))
     }
 
     fn drop_snapshots(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
@@ -132,30 +127,28 @@ impl Store {
             for key in &dead {
                 blocks.remove(key.as_bytes())?;
             }
-            Ok(Collected { snapshots: dropped.len(), blocks: dead.len(), compacted: false })
+            let snapshots = dropped.iter().map(|record| record.seq).collect();
+            Ok(Collected { snapshots, blocks: dead.len(), compacted: false })
         })
     }
 
     /// Copies the live data into a new file, which takes the place of the old one. redb's own compaction would hold up
     /// readers until the disk has done it.
     fn compact(&self) -> Result<(), StoreError> {
-        let fresh = files::unfinished(self.path());
-        let open = || Handle::open(fresh.clone(), Box::new(database::open)).map_err(StoreError::from);
-        let compacted = self.handle.renew(|| {
-            database::create(&fresh).map_err(|fault| fault.into_store_error(&fresh, 1 << 20))?;
-            let target = open()?;
+        let copied = |fresh: &Path| {
+            database::create(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
+            // Closing a file cuts off its free end.
+            let target = Handle::open(fresh.to_owned(), Box::new(database::open))?;
             self.handle.read(|from| {
                 let copied = target.write(0, |to| {
                     each_table!(from, copy, to);
                     Ok(())
                 });
                 Ok(copied?)
-            })?;
-            // Closing a file cuts off its free end.
-            drop(target);
-            open()
-        });
-        compacted.inspect_err(|_| drop(fs::remove_file(&fresh)))
+            })
+        };
+        let place = |()| files::put_in_place(self.path()).map_err(|error| StoreError::of_io(&error, self.path(), 0));
+        self.handle.replace(false, copied, place)
     }
 }
 
@@ -168,26 +161,14 @@ fn copy<K: Key, V: Value>(from: &ReadOnlyTable<K, V>, to: &WriteTransaction) -> 
     Ok(())
 }
 
-/// One table's.
-struct TableUsage {
-    entries: u64,
-    live: u64,
-    allocated: u64,
-}
-
 fn len(table: &impl ReadableTableMetadata) -> Result<u64, Fault> {
     Ok(table.len()?)
 }
 
-fn usage(table: &impl ReadableTableMetadata) -> Result<TableUsage, Fault> {
+fn usage(table: &impl ReadableTableMetadata) -> Result<Usage, Fault> {
     let stats = table.stats()?;
     let live = stats.stored_bytes() + stats.metadata_bytes();
-    Ok(TableUsage { entries: table.len()?, live, allocated: live + stats.fragmented_bytes() })
-}
-
-/// The file is over 2.5 times the live data, and not because pages are half empty, which compaction does not change.
-fn worth_compacting(file: u64, usage: Usage) -> bool {
-    file / 5 > usage.live / 2 && file / 3 > usage.allocated / 2
+    Ok(Usage { entries: table.len()?, live, allocated: live + stats.fragmented_bytes() })
 }
 
 /// Details per transaction.
@@ -233,7 +214,8 @@ mod tests {
 
     #[test]
     fn how_much_is_in_use_is_guessed_from_the_number_of_entries() {
-        let measured = Measured(vec![(10, 1000), (0, 0), (100, 5000)]);
+        let table = |(entries, live)| Usage { entries, live, ..Usage::default() };
+        let measured = Measured([(10, 1000), (0, 0), (100, 5000)].map(table).to_vec());
         assert_eq!(measured.estimate(&[10, 0, 100]), 6000);
         assert_eq!(measured.estimate(&[20, 7, 50]), 4500);
     }
@@ -243,7 +225,8 @@ mod tests {
         for (file, live, allocated, worth) in
             [(250, 100, 110, false), (260, 100, 110, true), (260, 100, 200, false), (1000, 100, 200, true)]
         {
-            assert_eq!(worth_compacting(file, Usage { live, allocated }), worth, "{file} {live} {allocated}");
+            let measured = Measured(vec![Usage { entries: 1, live, allocated }]);
+            assert_eq!(measured.is_worth_compacting(file), worth, "{file} {live} {allocated}");
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use redb::{
 use crate::telemetry::findings::{Finding, Kind};
 
 use super::database::{self, Sealed, begin_write};
-use super::error::{Fault, OpenError, StoreError, guarded};
+use super::error::{Fault, StoreError, guarded};
 use super::files;
 
 /// Opens the database; exchanged by tests to make the disk fail.
@@ -51,7 +52,7 @@ struct Slot {
 }
 
 impl Handle {
-    pub(super) fn open(path: PathBuf, opener: Opener) -> Result<Self, OpenError> {
+    pub(super) fn open(path: PathBuf, opener: Opener) -> Result<Self, StoreError> {
         let slot = RwLock::new(Slot::default());
         let handle = Self {
             path,
@@ -62,7 +63,7 @@ impl Handle {
             written: AtomicU64::default(),
             synced: AtomicU64::default(),
         };
-        handle.ensure_open(0, false).map_err(|error| OpenError::of_store(error, &handle.path))?;
+        handle.ensure_open(0, false)?;
         Ok(handle)
     }
 
@@ -150,42 +151,35 @@ impl Handle {
         if self.synced.load(Ordering::Acquire) < written { self.write(0, |_| Ok(())) } else { Ok(()) }
     }
 
-    /// Puts a copy of the file in its place, which `copy` makes under the name of an unfinished one. Writers wait; readers go
-    /// on, and never wait for the disk.
-    pub(super) fn renew(&self, copy: impl FnOnce() -> Result<Self, StoreError>) -> Result<(), StoreError> {
+    /// Puts another file in the place of this one: `make` writes it under the name of an unfinished one, `place` gives it
+    /// its name. Writers wait; readers go on, and never wait for the disk. `freezes`: nothing is written to the old file any
+    /// more, not even what was committed and is not durable.
+    pub(super) fn replace<M, T>(
+        &self,
+        freezes: bool,
+        make: impl FnOnce(&Path) -> Result<M, StoreError>,
+        place: impl FnOnce(M) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let _alone = self.writers.write();
-        let mut copy = copy()?;
-        files::put_in_place(&self.path).map_err(|error| StoreError::of_io(error, &self.path, 0))?;
+        if freezes {
+            let mut slot = self.slot.write();
+            close(&mut slot);
+            slot.frozen = true;
+        }
+        let fresh = files::unfinished(&self.path);
+        // Open before it has its name, so that readers need not wait for that.
+        let made = make(&fresh).and_then(|made| Ok((made, Self::open(fresh.clone(), Box::new(database::open))?)));
+        let placed = made.and_then(|(made, copy)| Ok((place(made)?, copy)));
+        let placed = placed.inspect_err(|_| drop(fs::remove_file(&fresh)));
         let mut slot = self.slot.write();
+        slot.frozen = false;
+        let (result, mut copy) = placed?;
         let new = copy.slot.get_mut();
         new.generation = slot.generation + 1;
         std::mem::swap(&mut *slot, new);
         drop(slot);
         // What is still written to the old file, which has no name any more, holds up no reader.
         drop(copy);
-        Ok(())
-    }
-
-    /// Replaces the file: `make` writes another one while readers continue and writers wait; `swap` puts it in place
-    /// while the database is closed.
-    pub(super) fn replacing<M, T>(
-        &self,
-        make: impl FnOnce() -> Result<M, StoreError>,
-        swap: impl FnOnce(M) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let _alone = self.writers.write();
-        {
-            let mut slot = self.slot.write();
-            close(&mut slot);
-            slot.frozen = true;
-        }
-        let made = make();
-        let mut slot = self.slot.write();
-        slot.frozen = false;
-        let made = made?;
-        close(&mut slot);
-        let result = swap(made)?;
-        self.trouble.repaired();
         Ok(result)
     }
 
@@ -248,27 +242,19 @@ impl Handle {
         if slot.serves(writes) {
             return Ok(());
         }
-        if slot.frozen && !writes {
-            return self.open_untouched(&mut slot, needed);
-        }
-        let opened = guarded(|| Ok((self.opener)(&self.path)?));
-        let error = match opened.map_err(|fault| self.noted(fault.into_store_error(&self.path, needed))) {
-            Ok(database) => {
-                slot.open(database, false);
-                return Ok(());
+        let noted = |fault: Fault| self.noted(fault.into_store_error(&self.path, needed));
+        if writes || !slot.frozen {
+            match guarded(|| Ok((self.opener)(&self.path)?)).map_err(noted) {
+                Ok(database) => {
+                    slot.open(database, false);
+                    return Ok(());
+                }
+                Err(error) if writes || matches!(error, StoreError::Damaged(_)) => return Err(error),
+                // A disk that fails to read fails again.
+                Err(_) => {}
             }
-            Err(error) => error,
-        };
-        // A disk that fails to read fails again below.
-        if writes || matches!(error, StoreError::Damaged(_)) {
-            return Err(error);
         }
-        self.open_untouched(&mut slot, needed)
-    }
-
-    fn open_untouched(&self, slot: &mut Slot, needed: u64) -> Result<(), StoreError> {
-        let database = guarded(|| Ok(database::open_untouched(&self.path)?));
-        slot.open(database.map_err(|fault| self.noted(fault.into_store_error(&self.path, needed)))?, true);
+        slot.open(guarded(|| Ok(database::open_untouched(&self.path)?)).map_err(noted)?, true);
         Ok(())
     }
 }
@@ -350,7 +336,10 @@ impl Trouble {
         if let StoreError::Damaged(detail) = error {
             self.0.lock().damage.get_or_insert_with(|| detail.clone());
         }
-        let Some(mut error) = error.again() else { return };
+        if error.finding().is_none() {
+            return;
+        }
+        let mut error = error.clone();
         let mut known = 0;
         if let StoreError::NoSpace { needed, .. } = &mut error {
             known = *needed;
@@ -410,7 +399,7 @@ impl Trouble {
 
     /// How the disk fails; `None`: it does not.
     pub(super) fn disk(&self) -> Option<StoreError> {
-        self.0.lock().disk.as_ref()?.error.again()
+        self.0.lock().disk.as_ref().map(|disk| disk.error.clone())
     }
 
     /// Whether a write of any size shows that all is right again.
@@ -447,7 +436,7 @@ mod tests {
         assert_eq!(told(), [], "the same write was some bytes shorter when it was tried again");
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         assert!(trouble.ends_with_any_write() && told()[0].kind == Kind::DiskReadOnly);
-        trouble.failed(&StoreError::Io { path: "x".into(), source: std::io::Error::other("x") });
+        trouble.failed(&StoreError::Disk { path: "x".into(), why: "x".into() });
         assert_eq!(told()[0].kind, Kind::DiskFails);
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         trouble.wrote(0, "x".as_ref());

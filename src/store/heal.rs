@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use redb::{Key, ReadableTable, TableDefinition, WriteTransaction};
 
@@ -70,15 +71,15 @@ fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
 
 /// Puts the repaired file in place.
 fn put_in_place(path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
-    let io = |error| StoreError::of_io(error, path, 0);
+    let io = |error| StoreError::of_io(&error, path, 0);
     let aside = files::aside_of(path);
     // The first damaged file of this run has the most data.
-    let first = !lock.has_set_aside();
+    let first = !lock.set_aside.load(Ordering::Relaxed);
     if first {
         keep_aside(path, &aside).map_err(io)?;
     }
     files::put_in_place(path).map_err(io)?;
-    lock.set_aside();
+    lock.set_aside.store(true, Ordering::Relaxed);
     Ok(first.then_some(aside))
 }
 
@@ -99,17 +100,18 @@ impl Store {
     /// file is still in place.
     pub fn heal(&self, current: Option<(u64, &Content, &SnapshotMeta)>) -> Result<Healed, StoreError> {
         let _publishing = self.publishing.lock();
-        let path = self.path();
-        let fresh = files::unfinished(path);
-        let healed = self.handle.replacing(
-            || copy(path, &fresh, &self.lock, current),
+        let healed = self.handle.replace(
+            true,
+            |fresh| copy(self.path(), fresh, &self.lock, current),
             |(snapshots, details)| {
+                let aside = put_in_place(self.path(), &self.lock)?;
                 // Its details have other places.
                 self.begin_another_epoch();
-                Ok(Healed { aside: put_in_place(path, &self.lock)?, snapshots, details })
+                Ok(Healed { aside, snapshots, details })
             },
-        );
-        healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
+        )?;
+        self.handle.trouble().repaired();
+        Ok(healed)
     }
 }
 
@@ -120,11 +122,11 @@ fn copy(
     current: Option<(u64, &Content, &SnapshotMeta)>,
 ) -> Result<(usize, usize), StoreError> {
     database::create(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
-    let target = Handle::open(fresh.to_owned(), Box::new(database::open)).map_err(StoreError::from)?;
+    let target = Handle::open(fresh.to_owned(), Box::new(database::open))?;
     let target = Store::new(target, Arc::clone(lock));
     let mut saved = (0, 0);
     // A file too damaged to be opened has nothing to give.
-    let source = Handle::open(path.to_owned(), Box::new(database::open_untouched)).map_err(StoreError::from);
+    let source = Handle::open(path.to_owned(), Box::new(database::open_untouched));
     if let Some(source) = unless_lost(source)? {
         let needed = fs::metadata(path).map_or(1 << 20, |file| file.len());
         saved = target.handle.write(needed, |to| {
@@ -180,14 +182,18 @@ fn value<K: Key + 'static>(
 }
 
 impl Store {
-    /// The readable ones of the kept snapshots, oldest first.
-    pub fn snapshots_left(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
-        let records = reachable(&self.handle, database::SNAPSHOTS, |seq| seq)?;
+    /// The kept snapshots, oldest first; those that cannot be read are left out, and the damage is noted.
+    pub fn snapshots(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
         let mut left = Vec::new();
-        for (seq, sealed) in records {
-            let Ok(record) = SnapshotRecord::decode(seq, &sealed) else { continue };
+        for (seq, sealed) in reachable(&self.handle, database::SNAPSHOTS, |seq| seq)? {
             let meta = value(&self.handle, database::VERSION_META, &seq)?;
-            left.extend(meta.and_then(|meta| record::decode_meta(seq, &meta).ok()).map(|meta| (record, meta)));
+            let meta = meta.ok_or_else(|| coding::damaged("version_meta", "sequence number"));
+            let read =
+                SnapshotRecord::decode(seq, &sealed).and_then(|record| Ok((record, record::decode_meta(seq, &meta?)?)));
+            match read {
+                Ok(read) => left.push(read),
+                Err(error) => tracing::error!(error = %self.handle.noted(error), "a kept snapshot cannot be listed"),
+            }
         }
         Ok(left)
     }

@@ -88,35 +88,17 @@ fn read_blocks<T: Send>(
     blocks: &Blocks,
     read: impl Fn(&BlockReader, &BlockKey) -> Result<T, Fault> + Sync,
 ) -> Result<ReadBlocks<T>, Fault> {
-    enum Part<T> {
-        Summaries(T),
-        Order(Vec<ListingId>),
-    }
     let reader = BlockReader::new(transaction)?;
     let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
         Ok(block::read_taxonomy(&reader.read(&blocks.taxonomies[kind])?)?.into())
     };
     let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
     let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];
-    let count = blocks.summaries.len() + blocks.order.len();
-    let parts = run_parallel(
-        count,
-        || BlockReader::new(transaction),
-        |reader, n| {
-            Ok(match blocks.summaries.get(n) {
-                Some(key) => Part::Summaries(read(reader, key)?),
-                None => Part::Order(block::read_order(&reader.read(&blocks.order[n - blocks.summaries.len()])?)?),
-            })
-        },
-    )?;
-    let (mut by_id, mut order) = (Vec::with_capacity(blocks.summaries.len()), Vec::new());
-    for part in parts {
-        match part {
-            Part::Summaries(some) => by_id.push(some),
-            Part::Order(some) => order.extend(some),
-        }
-    }
-    Ok(ReadBlocks { envelope, taxonomies, by_id, order })
+    let worker = || BlockReader::new(transaction);
+    let order =
+        run_parallel(blocks.order.len(), worker, |reader, n| Ok(block::read_order(&reader.read(&blocks.order[n])?)?))?;
+    let by_id = run_parallel(blocks.summaries.len(), worker, |reader, n| read(reader, &blocks.summaries[n]))?;
+    Ok(ReadBlocks { envelope, taxonomies, by_id, order: order.concat() })
 }
 
 /// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is dropped as soon as its

@@ -4,8 +4,6 @@
 //! whether a content may be published. Callers: [`crate::snapshots`], through [`Store`].
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
-use std::sync::Arc;
 
 use super::block::{self, BlockKey};
 use super::coding::{Packer, check_size, damaged};
@@ -18,12 +16,6 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::meta::SnapshotMeta;
-
-/// The snapshot that a new one is compared with, and the stored blocks.
-struct Before {
-    last: Option<SnapshotRecord>,
-    known: HashSet<BlockKey>,
-}
 
 /// A block's key, and its compressed bytes if it is new.
 type Encoded = (BlockKey, Option<Vec<u8>>);
@@ -83,9 +75,9 @@ impl Store {
         meta: &SnapshotMeta,
         along: &WrittenAlong<'_>,
     ) -> Result<SnapshotRecord, StoreError> {
-        let _publishing = self.publishing.lock();
+        let mut publishing = self.publishing.lock();
         let id = content.id();
-        let Before { last, mut known } = self.before(along.activate)?;
+        let (last, mut known) = self.before(along.activate)?;
         let last = last.filter(|last| last.id == id);
         if along.rewrites {
             known.clear();
@@ -93,12 +85,10 @@ impl Store {
         let (blocks, new) = match &last {
             Some(last) if !along.rewrites => (last.blocks.clone(), Vec::new()),
             _ => {
-                let signatures = self.signatures.lock().clone();
-                let encoded =
-                    encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
-                let (blocks, new, signatures) = encoded;
-                *self.signatures.lock() = Arc::new(signatures);
-                (blocks, new)
+                let encoded = encode(content, &known, &publishing.signatures);
+                let encoded = encoded.map_err(|fault| fault.into_store_error(self.path(), 0))?;
+                publishing.signatures = encoded.2;
+                (encoded.0, encoded.1)
             }
         };
         let blocks_len = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>();
@@ -135,7 +125,8 @@ impl Store {
         })
     }
 
-    fn before(&self, current: bool) -> Result<Before, StoreError> {
+    /// The snapshot that a new one is compared with, and the stored blocks.
+    fn before(&self, current: bool) -> Result<(Option<SnapshotRecord>, HashSet<BlockKey>), StoreError> {
         self.handle.read(|transaction| {
             let mut records = record::records(&transaction.open_table(database::SNAPSHOTS)?)?;
             let known = records.iter().flat_map(SnapshotRecord::block_keys).collect();
@@ -145,17 +136,9 @@ impl Store {
             } else {
                 records.pop()
             };
-            Ok(Before { last, known })
+            Ok((last, known))
         })
     }
-}
-
-/// One block to be encoded.
-enum Job {
-    Envelope,
-    Taxonomy(usize),
-    Summaries(Range<usize>),
-    Order(Range<usize>),
 }
 
 /// The keys of a content's blocks, and the new blocks.
@@ -167,42 +150,35 @@ fn encode(
     let sorted = sorted(content)?;
     let by_id = block::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), block::CUT_SUMMARIES);
     let in_order = block::cut(content.summaries.iter().map(|summary| (summary.id, 8)), block::CUT_ORDER);
-    let summary_blocks = by_id.len();
-    let jobs: Vec<Job> = [Job::Envelope, Job::Taxonomy(0), Job::Taxonomy(1), Job::Taxonomy(2)]
-        .into_iter()
-        .chain(by_id.into_iter().map(Job::Summaries))
-        .chain(in_order.into_iter().map(Job::Order))
-        .collect();
-    let encoded = run_parallel(
-        jobs.len(),
-        || Ok(Packer::new()?),
-        |packer, job| {
-            let signature = match &jobs[job] {
-                Job::Summaries(range) => Some(signature(&sorted[range.clone()])),
-                _ => None,
-            };
-            let key = signature.and_then(|signature| signatures.get(&signature));
-            if let Some(key) = key.filter(|key| known.contains(key)) {
-                return Ok(((*key, None), signature));
-            }
-            let raw = match &jobs[job] {
-                Job::Envelope => block::envelope(&content.envelope)?,
-                Job::Taxonomy(kind) => block::taxonomy(&content.taxonomies[*kind]),
-                Job::Summaries(range) => block::summaries(sorted[range.clone()].iter().copied()),
-                Job::Order(range) => block::order(&content.summaries[range.clone()]),
-            };
-            Ok((encode_block(&raw, known, packer)?, signature))
-        },
-    )?;
-    let keys: Vec<BlockKey> = encoded.iter().map(|((key, _), _)| *key).collect();
-    let signatures = encoded.iter().filter_map(|((key, _), signature)| signature.map(|of| (of, *key))).collect();
+    let worker = || -> Result<Packer, Fault> { Ok(Packer::new()?) };
+    let mut packer = Packer::new()?;
+    let mut encoded = vec![encode_block(&block::envelope(&content.envelope)?, known, &mut packer)?];
+    for text in &content.taxonomies {
+        encoded.push(encode_block(&block::taxonomy(text), known, &mut packer)?);
+    }
+    let summaries = run_parallel(by_id.len(), worker, |packer, n| {
+        let some = &sorted[by_id[n].clone()];
+        let signature = signature(some);
+        if let Some(key) = signatures.get(&signature).filter(|key| known.contains(key)) {
+            return Ok(((*key, None), signature));
+        }
+        Ok((encode_block(&block::summaries(some.iter().copied()), known, packer)?, signature))
+    })?;
+    let order = run_parallel(in_order.len(), worker, |packer, n| {
+        encode_block(&block::order(&content.summaries[in_order[n].clone()]), known, packer)
+    })?;
+    let signatures = summaries.iter().map(|((key, _), signature)| (*signature, *key)).collect();
+    encoded.extend(summaries.into_iter().map(|(encoded, _)| encoded));
+    encoded.extend(order);
+    let keys: Vec<BlockKey> = encoded.iter().map(|(key, _)| *key).collect();
+    let (summaries, order) = keys[4..].split_at(by_id.len());
     let blocks = Blocks {
         envelope: keys[0],
         taxonomies: [keys[1], keys[2], keys[3]],
-        summaries: keys[4..4 + summary_blocks].to_vec(),
-        order: keys[4 + summary_blocks..].to_vec(),
+        summaries: summaries.to_vec(),
+        order: order.to_vec(),
     };
-    let new = encoded.into_iter().filter_map(|((key, packed), _)| packed.map(|packed| (key, packed))).collect();
+    let new = encoded.into_iter().filter_map(|(key, packed)| packed.map(|packed| (key, packed))).collect();
     Ok((blocks, new, signatures))
 }
 
@@ -222,7 +198,7 @@ fn sorted(content: &Content) -> Result<Vec<&Summary>, StoreError> {
     let mut sorted: Vec<_> = content.summaries.iter().map(|summary| summary.id).zip(0_usize..).collect();
     sorted.sort_unstable();
     match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => Err(StoreError::DuplicateId(pair[0].0)),
+        Some(pair) => Err(StoreError::Refused(format!("listing {} occurs twice", pair[0].0))),
         None => Ok(sorted.into_iter().map(|(_, place)| &content.summaries[place]).collect()),
     }
 }

@@ -3,7 +3,7 @@
 //! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::meta`]), which changes
 //! while the record never does. Callers: [`crate::snapshots`], and the other modules of [`crate::store`].
 
-use redb::{ReadTransaction, ReadableTable, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 
 use super::block::BlockKey;
 use super::coding::{self, Reader, damaged};
@@ -111,12 +111,6 @@ pub(super) fn records(snapshots: &impl ReadableTable<u64, database::Sealed>) -> 
     Ok(records)
 }
 
-fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<SnapshotMeta, Fault> {
-    let metas = transaction.open_table(database::VERSION_META)?;
-    let sealed = metas.get(seq)?.ok_or_else(|| damaged(META_TABLE, "sequence number"))?;
-    Ok(decode_meta(seq, sealed.value())?)
-}
-
 impl Store {
     /// The current snapshot, served after a restart. `None` before the first publication.
     pub fn current(&self) -> Result<Option<(SnapshotRecord, SnapshotMeta)>, StoreError> {
@@ -127,7 +121,9 @@ impl Store {
             }
             let snapshots = transaction.open_table(database::SNAPSHOTS)?;
             let sealed = snapshots.get(seq)?.ok_or_else(|| damaged(TABLE, "current snapshot"))?;
-            Ok(Some((SnapshotRecord::decode(seq, sealed.value())?, meta_of(transaction, seq)?)))
+            let metas = transaction.open_table(database::VERSION_META)?;
+            let meta = metas.get(seq)?.ok_or_else(|| damaged(META_TABLE, "sequence number"))?;
+            Ok(Some((SnapshotRecord::decode(seq, sealed.value())?, decode_meta(seq, meta.value())?)))
         })
     }
 
@@ -137,14 +133,6 @@ impl Store {
             let snapshots = transaction.open_table(database::SNAPSHOTS)?;
             let sealed = snapshots.get(seq)?;
             Ok(sealed.map(|sealed| SnapshotRecord::decode(seq, sealed.value())).transpose()?)
-        })
-    }
-
-    /// All kept snapshots, oldest first.
-    pub fn snapshots(&self) -> Result<Vec<(SnapshotRecord, SnapshotMeta)>, StoreError> {
-        self.handle.read(|transaction| {
-            let records = records(&transaction.open_table(database::SNAPSHOTS)?)?;
-            records.into_iter().map(|record| meta_of(transaction, record.seq).map(|meta| (record, meta))).collect()
         })
     }
 

@@ -33,7 +33,7 @@ impl States {
     /// Keeps a value as a blob of JSON as well.
     pub fn put_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
         let json = serde_json::to_vec(value);
-        self.put(key, json.map_err(|error| StoreError::Io { path: key.into(), source: error.into() })?)
+        self.put(key, json.map_err(|error| StoreError::Refused(format!("state {key}: {error}")))?)
     }
 
     /// Forgets a blob as well.
@@ -66,22 +66,25 @@ impl States {
 impl Store {
     /// Stores a blob of at most [`MAX_BODY`] bytes; it replaces the one with that name.
     pub fn put_state(&self, key: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        let mut states = States::default();
-        states.put(key, bytes.to_vec())?;
-        self.put_states(&states)
+        self.put_with(|states| states.put(key, bytes.to_vec()))
     }
 
     /// Keeps a value as a blob of JSON.
     pub fn put_json(&self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
-        let mut states = States::default();
-        states.put_json(key, value)?;
-        self.put_states(&states)
+        self.put_with(|states| states.put_json(key, value))
     }
 
     /// Removes the blob of that name, if any.
     pub fn remove_state(&self, key: &str) -> Result<(), StoreError> {
+        self.put_with(|states| {
+            states.remove(key);
+            Ok(())
+        })
+    }
+
+    fn put_with(&self, fill: impl FnOnce(&mut States) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut states = States::default();
-        states.remove(key);
+        fill(&mut states)?;
         self.put_states(&states)
     }
 

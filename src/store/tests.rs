@@ -129,7 +129,7 @@ impl std::ops::Deref for Temp {
     }
 }
 
-fn open(path: &Path) -> Result<Store, OpenError> {
+fn open(path: &Path) -> Result<Store, StoreError> {
     Store::open(&DataDir::open(path)?)
 }
 
@@ -216,7 +216,7 @@ fn collecting_garbage_keeps_shared_blocks_and_the_current_snapshot() {
     }
     let records: Vec<_> = contents.iter().map(|content| store.publish(content, &meta(0)).unwrap()).collect();
     let collected = store.collect_garbage(&[2]).unwrap();
-    assert_eq!(collected.snapshots, 2);
+    assert_eq!(collected.snapshots, [1, 3]);
     assert!((2..=4).contains(&collected.blocks), "{collected:?}");
     for kept in [1, 3] {
         assert!(store.load(&records[kept]).unwrap() == contents[kept]);
@@ -264,7 +264,9 @@ fn a_file_that_is_mostly_free_is_compacted() {
 fn a_listing_that_occurs_twice_is_refused() {
     let store = Temp::new();
     let twice = content_of(vec![summary(1, "a"), summary(2, "b"), summary(1, "c")]);
-    assert!(matches!(store.publish(&twice, &meta(1)), Err(StoreError::DuplicateId(ListingId(1)))));
+    assert!(
+        matches!(store.publish(&twice, &meta(1)), Err(StoreError::Refused(why)) if why == "listing 1 occurs twice")
+    );
     assert!(store.current().unwrap().is_none());
 }
 
@@ -298,7 +300,9 @@ fn copies_are_kept_renewed_and_removed() {
     store.remove_copies(&["/b".into(), "/none".into()]).unwrap();
     assert_eq!((store.copy_meta("/b").unwrap(), store.copy_body("/b").unwrap()), (None, None));
     let large = vec![0; MAX_BODY + 1];
-    assert!(matches!(store.put_copies(&[("/l".into(), copy(1), Some(&large))]), Err(StoreError::TooLarge { .. })));
+    assert!(
+        matches!(store.put_copies(&[("/l".into(), copy(1), Some(&large))]), Err(StoreError::Refused(why)) if why.contains("too large"))
+    );
     store.put_copies(&[("/l".into(), copy(1), Some(&large[1..]))]).unwrap();
     assert_eq!(store.copy_body("/l").unwrap().unwrap().len(), MAX_BODY);
 }

@@ -58,13 +58,13 @@ macro_rules! kinds {
 kinds! {
     DiskFull "disk-full" Yes
         "the data directory has no room"
-        "Make room on that disk. Clients get the stored data; the server tries to write again by itself.";
+        "Make room on that disk. What is stored is served; the server tries to write again by itself.";
     DiskReadOnly "disk-read-only" Yes
         "the data directory or its file system is read-only"
-        "Make the directory writable for the user of the server. Clients get the stored data; the server tries to write again by itself.";
+        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. What is stored is served; the server tries to write again by itself.";
     DiskFails "disk-fails" Yes
         "reading or writing the data directory fails in another way"
-        "Check that disk (`dmesg`, `smartctl`). Clients get the stored data; the server tries again by itself.";
+        "Check that disk (`dmesg`, `smartctl`). What is stored is served; the server tries again by itself.";
     ThreadsFew "no-threads" No
         "work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped"
         "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 with Retry-After for what was dropped.";
@@ -73,7 +73,7 @@ kinds! {
         "Wait: the server repairs the store from all readable data, and fetches the rest again.";
     HeldBack "held-back" Yes
         "a new snapshot would lose more listings than `mirror.max_shrink` allows"
-        "Check whether the origin really lost these listings (`held` in /status names some). If so, run `grandstand snapshot accept`. If not, wait: each refresh judges anew.";
+        "Check whether the origin really lost these listings (`held` in /status names some). If so, run `grandstand snapshot accept`. If not, wait: each refresh checks it again.";
     RolledBack "rolled-back" Old
         "a rollback is in effect"
         "Release it (`grandstand snapshot release`) when clients should get the newest snapshot again.";
@@ -82,10 +82,10 @@ kinds! {
         "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
     ReplicaFails "replica-fails" Old
         "a replica cannot read the object store, or what is there is old"
-        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Clients get the stored data with its true Age; the server keeps trying.";
+        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. What is stored is served with its true Age; the server keeps trying.";
     OriginFails "origin-fails" Old
         "the origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used"
-        "Check that the origin works and that this machine can reach it. Clients get the stored data with its true Age; the server keeps trying.";
+        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). What is stored is served with its true Age; the server keeps trying.";
     ClockWrong "clock-wrong" Yes
         "the data is dated in the future, so that its age is unknown"
         "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
@@ -304,7 +304,8 @@ impl Findings {
                 all.push(known);
             }
         }
-        all.sort_by_key(|known| (!known.finding.unhealthy, known.finding.kind));
+        // What is over comes last.
+        all.sort_by_key(|known| (known.over.is_some(), !known.finding.unhealthy, known.finding.kind));
         all.iter().map(Known::raised).collect()
     }
 }

@@ -12,6 +12,7 @@ use http::header::{
     ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, RETRY_AFTER,
 };
 use memchr::memmem;
+use parking_lot::Mutex;
 use url::Url;
 
 use crate::clock::WallTime;
@@ -20,7 +21,7 @@ use crate::semantics::excerpt::{self, Excerpt};
 use crate::semantics::freshness::{self, Stamps};
 use crate::semantics::hops::Trail;
 
-use super::budget::{Demand, Spent};
+use super::budget::{Permit, Spent};
 use super::room::Held;
 use super::stamps::DATE_GRAIN_MS;
 use super::window::Class;
@@ -34,8 +35,8 @@ pub struct Asker {
     pub client: Option<IpAddr>,
     /// How long to wait for the budget; `None`: as long as it takes.
     pub patience: Option<Duration>,
-    /// How many clients want it, if none of them waits.
-    pub demand: Option<Demand>,
+    /// The slot that it was given before, if no client waits for it: its first request takes it.
+    pub slot: Option<Arc<Mutex<Option<Permit>>>>,
     /// Whether it was answered well before: then the client cannot have caused a failure.
     pub was_well: bool,
     /// Whether the client chose the bytes of the request: it is sent only if that costs others nothing, and its failure
@@ -50,19 +51,19 @@ pub struct Asker {
 impl Asker {
     /// The mirror itself, with unlimited patience.
     pub const fn mirror(class: Class) -> Self {
-        let (patience, demand, trail) = (None, None, Trail::NONE);
-        Self { class, client: None, patience, demand, was_well: false, spare: false, is_example: false, trail }
+        let (patience, slot, trail) = (None, None, Trail::NONE);
+        Self { class, client: None, patience, slot, was_well: false, spare: false, is_example: false, trail }
     }
 
     /// A client that waits no longer than this.
     pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
-        let (class, patience, demand, trail) = (Class::Client, Some(patience), None, Trail::NONE);
-        Self { class, client, patience, demand, was_well: false, spare: false, is_example: false, trail }
+        let (class, patience, slot, trail) = (Class::Client, Some(patience), None, Trail::NONE);
+        Self { class, client, patience, slot, was_well: false, spare: false, is_example: false, trail }
     }
 
     /// Whether a client without a stale answer waits for it, as far as known.
     pub(super) const fn is_awaited(&self) -> bool {
-        matches!(self.class, Class::Client) && self.demand.is_none() && !self.was_well
+        matches!(self.class, Class::Client) && self.slot.is_none() && !self.was_well
     }
 }
 

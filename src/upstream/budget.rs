@@ -1,16 +1,15 @@
 //! One budget for all requests to the origin: which request is sent next, and when.
 //!
-//! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`] asks for
+//! [`state`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`] asks for
 //! slots, [`crate::proxy`] and [`crate::mirror`] judge clients, the mirror declares its work; [`crate::admin`] shows the
 //! figures, [`crate::app`] opens it.
 
-mod choice;
 mod dispatch;
-mod promise;
 mod queue;
 mod spare;
 mod state;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,18 +21,19 @@ use crate::semantics::client_address;
 use crate::telemetry::findings::Finding;
 
 use dispatch::{Dispatcher, DispatcherState, QueuePlace};
-use queue::Waiting;
+use queue::{Waiting, Wanted};
 use state::BudgetState;
 
 use super::ledger::{LONGEST_PAUSE, Ledger, Recording};
 use super::window::{Class, Window};
 
-pub(crate) use queue::Demand;
-
 /// The shortest time that the disk gets to record a slot.
 const SHORTEST_WRITE: Duration = Duration::from_secs(1);
 /// A slower disk is logged.
 const SLOW_WRITE: Duration = Duration::from_secs(10);
+
+/// How long a read that no client waits for stays in the queue.
+const BEHIND: Duration = Duration::from_secs(60);
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,40 +98,20 @@ impl Budget {
         client_address::household(client, self.ipv6_prefix.load(Ordering::Relaxed))
     }
 
-    /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
-    /// Fails at once if no slot can be promised to a client in time.
-    pub async fn acquire(
-        &self,
-        class: Class,
-        client: Option<IpAddr>,
-        patience: Option<Duration>,
-    ) -> Result<Permit, Spent> {
-        self.acquire_for(class, client, patience, None).await
-    }
-
-    /// Whether far more cache misses are refused than the budget has slots.
-    pub fn is_overloaded(&self) -> bool {
-        self.dispatcher.look(|dispatch, now| dispatch.state.is_overloaded(now))
-    }
-
     /// Judges a client that waited for another client's fetch, which got no slot, as if it asked now with this
-    /// patience. `None`: it would be promised a slot.
+    /// patience. `None`: it would get a slot in time.
     pub fn judge(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Option<Spent> {
-        let waiting = self.waiting(client, patience);
-        self.dispatcher.look(|dispatch, now| dispatch.judge(waiting, now))
+        let waiting = self.waiting(Class::Client, client, patience);
+        let is_over = patience.is_some_and(|patience| patience.is_zero());
+        let refusal = self.dispatcher.look(|dispatch, now| dispatch.state.refusal(&waiting, now));
+        // It cannot wait any more, so a slot that is free now does not help.
+        refusal.or_else(|| is_over.then(Spent::soon))
     }
 
-    /// Lets a background fetch take the place of a client that asks for it, if that brings a slot
-    /// within its patience. `Some`: the client is refused, and told when the fetch has its turn.
-    pub fn take_over(&self, demand: &Demand, client: IpAddr, patience: Duration) -> Option<Spent> {
-        let waiting = self.waiting(Some(client), Some(patience));
-        self.dispatcher.change(|dispatch, now| dispatch.take_over(demand, waiting, now))
-    }
-
-    fn waiting(&self, client: Option<IpAddr>, patience: Option<Duration>) -> Waiting {
+    fn waiting(&self, class: Class, client: Option<IpAddr>, patience: Option<Duration>) -> Waiting {
         let client = client.map(|client| self.household(client));
         let until = patience.map(|patience| self.dispatcher.now().plus(patience));
-        Waiting { class: Class::Client, client, demand: None, until }
+        Waiting { class, client, wanted: None, until }
     }
 
     /// Whether the read of a client would be sent at once.
@@ -139,22 +119,46 @@ impl Budget {
         self.dispatcher.look(|dispatch, now| dispatch.state.has_room(now))
     }
 
-    /// [`acquire`](Self::acquire) for a resource that clients get stale, or are refused, meanwhile.
-    pub async fn acquire_for(
+    /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
+    /// Fails at once if a client gets no slot in time.
+    pub async fn acquire(
         &self,
         class: Class,
         client: Option<IpAddr>,
         patience: Option<Duration>,
-        demand: Option<Demand>,
     ) -> Result<Permit, Spent> {
-        // A fetch for several households counts against none of them.
-        let is_refused = demand.as_ref().is_some_and(Demand::is_refused);
-        let client = client.filter(|_| !is_refused).map(|client| self.household(client));
-        let until = patience.map(|patience| self.dispatcher.now().plus(patience));
-        let place = QueuePlace::enter(&self.dispatcher, Waiting { class, client, demand, until })?;
-        let permit = place.turn(until).await?;
+        let waiting = self.waiting(class, client, patience);
+        let until = waiting.until;
+        let permit = QueuePlace::enter(&self.dispatcher, waiting)?.turn(until).await?;
         self.recorded(until).await?;
         Ok(permit.sent())
+    }
+
+    /// A place in the queue for a resource that a client gets stale meanwhile; or was refused, which counts under overload
+    /// only. `None`: there is no place.
+    pub(crate) fn want(&self, client: IpAddr, is_refused: bool) -> Option<WantedPlace> {
+        if is_refused && !self.is_overloaded() {
+            return None;
+        }
+        // Longer than any slot takes to become free, where nobody has the answer.
+        let patience = if is_refused { 2 * BEHIND } else { BEHIND };
+        let mut waiting = self.waiting(Class::Client, Some(client), Some(patience));
+        let households = waiting.client.into_iter().collect();
+        waiting.wanted = Some(Wanted { households, is_refused, since: self.dispatcher.now() });
+        let (until, budget) = (waiting.until, self.clone());
+        let place = QueuePlace::enter(&self.dispatcher, waiting).ok()?;
+        Some(WantedPlace { budget, place, until })
+    }
+
+    /// One more client gets stale, or was refused, what waits with this ticket.
+    pub(crate) fn vote(&self, ticket: u64, client: IpAddr) {
+        let household = self.household(client);
+        self.dispatcher.change(|dispatch, _| dispatch.state.queue.vote(ticket, household));
+    }
+
+    /// Whether far more cache misses are refused than the budget has slots.
+    fn is_overloaded(&self) -> bool {
+        self.dispatcher.look(|dispatch, now| dispatch.state.is_overloaded(now))
     }
 
     /// Why its ledger cannot be written, and why open cases are not sent.
@@ -258,6 +262,27 @@ impl Budget {
     }
 }
 
+/// The place in the queue of a resource that no client waits for.
+pub(crate) struct WantedPlace {
+    budget: Budget,
+    place: QueuePlace,
+    until: Option<Monotonic>,
+}
+
+impl WantedPlace {
+    /// Its ticket, by which others [`Budget::vote`] for it.
+    pub(crate) const fn ticket(&self) -> u64 {
+        self.place.ticket()
+    }
+
+    /// Waits for its slot. The permit is unused until it is sent.
+    pub(crate) async fn turn(self) -> Result<Permit, Spent> {
+        let permit = self.place.turn(self.until).await?;
+        self.budget.recorded(self.until).await?;
+        Ok(permit)
+    }
+}
+
 /// Crawl work that is open.
 pub struct CrawlWork(Arc<Dispatcher>);
 
@@ -291,7 +316,8 @@ impl Permit {
         Self { dispatcher: dispatcher.clone(), slot, end: Some(End::Unused) }
     }
 
-    fn sent(mut self) -> Self {
+    /// Its request is about to be sent.
+    pub(crate) fn sent(mut self) -> Self {
         self.end = Some(End::Unanswered);
         self
     }
@@ -306,6 +332,12 @@ impl Permit {
         if let Some(end) = self.end.take() {
             dispatch.state.ended(self.slot, end, now, self.dispatcher.clock().now_wall());
         }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.end.fmt(out)
     }
 }
 

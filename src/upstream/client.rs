@@ -1,12 +1,12 @@
 //! One request to the origin: within the budget, bounded in time and size, never retried behind the budget's back.
 //!
 //! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
-//! [`crate::audit`], [`crate::mirror::copies`], [`crate::mirror::details`], [`crate::proxy`].
+//! [`crate::mirror::copies`], [`crate::mirror::details`], `mirror::examiner`, [`crate::proxy`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::header::{AGE, DATE, LOCATION};
@@ -61,7 +61,7 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
-    /// The longest pause of a failing origin, unless it asks for more; [`OriginClient::set_bounds`] changes it.
+    /// The longest pause of a failing origin, unless it asks for more; [`OriginClient::set_longest_pause`] changes it.
     pub longest_pause: Duration,
 }
 
@@ -75,17 +75,11 @@ pub struct OriginClient {
     clock: Clock,
     chance: Jitter,
     stamps: StampWatch,
-    bounds: Arc<ArcSwap<Bounds>>,
+    room: Room,
+    longest_pause: Arc<AtomicU64>,
     /// Requests of clients that may be on the wire; each may have a connection of its own.
     on_the_wire: Shares,
     name: Pseudonym,
-}
-
-/// What a reload changes.
-struct Bounds {
-    room: Room,
-    bytes: u64,
-    longest_pause: Duration,
 }
 
 /// The head of an answer; when it was requested and arrived.
@@ -113,11 +107,21 @@ impl OriginClient {
         clock: Clock,
     ) -> Self {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
-        let (room, longest_pause) = (Room::new(ROOM, config.max_body), config.longest_pause);
-        let bounds = Arc::new(ArcSwap::from_pointee(Bounds { room, bytes: ROOM, longest_pause }));
+        let (room, longest_pause) = (Room::new(ROOM, config.max_body), Arc::new(AtomicU64::new(0)));
         let (chance, name) = (Jitter::default(), Pseudonym::of(rand::random()));
         let on_the_wire = places(ON_THE_WIRE);
-        Self { transport, config, budget, status, clock, chance, stamps, bounds, on_the_wire, name }
+        let longest = config.longest_pause;
+        let client =
+            Self { transport, config, budget, status, clock, chance, stamps, room, longest_pause, on_the_wire, name };
+        client.set_longest_pause(longest);
+        client
+    }
+
+    /// The same client with room for so many bytes of bodies at once; 128 MiB otherwise.
+    #[must_use]
+    pub fn with_room(mut self, bytes: u64) -> Self {
+        self.room = Room::new(bytes, self.config.max_body);
+        self
     }
 
     /// The same client with at most so many requests of clients on the wire at once; 512 otherwise.
@@ -127,13 +131,13 @@ impl OriginClient {
         self
     }
 
-    /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause
-    /// for a failing origin.
-    pub fn set_bounds(&self, bytes: u64, longest_pause: Duration) {
-        let now = self.bounds.load();
-        // Bodies that are under way keep the room that they have: until they end, old and new room add up.
-        let room = if now.bytes == bytes { now.room.clone() } else { Room::new(bytes, self.config.max_body) };
-        self.bounds.store(Arc::new(Bounds { room, bytes, longest_pause }));
+    /// What a reload changes: the longest pause of a failing origin.
+    pub fn set_longest_pause(&self, longest: Duration) {
+        self.longest_pause.store(longest.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn longest_pause(&self) -> Duration {
+        Duration::from_millis(self.longest_pause.load(Ordering::Relaxed))
     }
 
     /// The name of this process on requests to the origin.
@@ -141,9 +145,9 @@ impl OriginClient {
         &self.name
     }
 
-    /// The room for bodies that are being received. A body keeps the room that it began with.
-    pub fn room(&self) -> Room {
-        self.bounds.load().room.clone()
+    /// The room for bodies that are being received.
+    pub const fn room(&self) -> &Room {
+        &self.room
     }
 
     /// The same client of an origin whose CDN sends copies of this age without `Age`; 5 minutes otherwise.
@@ -339,10 +343,11 @@ impl OriginClient {
         let Asker { class, client, patience, .. } = *asker;
         let (mut tries, came) = (0, self.clock.now_mono());
         loop {
-            let permit = if asker.spare {
-                self.budget.acquire_spare(client).await?
-            } else {
-                self.budget.acquire_for(class, client, patience, asker.demand.clone()).await?
+            let given = asker.slot.as_ref().and_then(|slot| slot.lock().take());
+            let permit = match given {
+                Some(permit) => permit.sent(),
+                None if asker.spare => self.budget.acquire_spare(client).await?,
+                None => self.budget.acquire(class, client, patience).await?,
             };
             let place = self.place(asker, came).await?;
             self.status.sent(class);
@@ -407,12 +412,12 @@ impl OriginClient {
         let Judgement { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
         let own = outage.map(|failures| {
             // Its return shows within seconds, and the tries until then leave most of the budget.
-            let longest = self.bounds.load().longest_pause.min(Duration::from_secs(4));
+            let longest = self.longest_pause().min(Duration::from_secs(4));
             let pause = doubled(Duration::from_millis(500), failures.saturating_sub(FEW), longest);
             self.budget.try_gently(Some(pause.max(SPACING)));
             pause + self.jittered(pause / 4)
         });
-        let asked = asked.map(|asked| asked.unwrap_or_else(|| self.bounds.load().longest_pause));
+        let asked = asked.map(|asked| asked.unwrap_or_else(|| self.longest_pause()));
         // `Retry-After: 0` asks for no pause.
         let span = asked.max(own).filter(|span| !span.is_zero());
         tracing::debug!(%error, ?span, "a request to the origin failed");

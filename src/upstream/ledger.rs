@@ -275,7 +275,7 @@ impl LedgerFile {
                     *file = Some(open);
                     *self.failure.lock() = None;
                 }
-                Err(error) => *self.failure.lock() = StoreError::of_io(error, &self.path, len).finding(),
+                Err(error) => *self.failure.lock() = StoreError::of_io(&error, &self.path, len).finding(),
             }
             self.written.send_replace(changes);
         }

@@ -1,6 +1,6 @@
 //! Room for the bodies of the origin's answers: how many bytes, in total, may be received, decoded or judged at once.
 //!
-//! `origin.max_body` bounds one body; this bounds their sum by `limits.origin_bytes`, in three parts. A quarter is for
+//! `origin.max_body` bounds one body; this bounds their sum by 128 MiB, in three parts. A quarter is for
 //! the start of bodies that are read whole, so that many small ones never wait for large ones. More than a start is
 //! taken piece by piece from free room. Without free room a body waits its turn for a reserve that is large enough for
 //! any body, and has it to its end: nobody waits while holding something that another one waits for. Streamed bodies

@@ -18,7 +18,7 @@
 //! A cache that sends no `Age` is *silent*: its copies have the header of a new answer. Once one was seen, an answer
 //! that nothing else dates is confirmed for `origin.cache_ttl` before its arrival only. Pure except [`StampWatch`],
 //! which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
-//! [`crate::mirror::details`], [`crate::audit`].
+//! [`crate::mirror::details`], `mirror::examiner`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};

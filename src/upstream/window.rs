@@ -52,9 +52,8 @@ pub(crate) struct Window {
     free: Vec<usize>,
     /// The answered ones, by the instant at which they become free.
     ends: BTreeSet<(Monotonic, usize)>,
-    /// Slots in use, and of these the ones on the wire, by class.
+    /// Slots in use, by class.
     used: [usize; Class::ALL.len()],
-    on_wire: [usize; Class::ALL.len()],
 }
 
 impl Window {
@@ -84,7 +83,6 @@ impl Window {
         let index = self.free.pop()?;
         self.slots[index] = Slot::InFlight(class);
         self.used[class as usize] += 1;
-        self.on_wire[class as usize] += 1;
         Some(index)
     }
 
@@ -95,7 +93,6 @@ impl Window {
             let Slot::InFlight(class) = *slot else { return until };
             *slot = Slot::Until(until, class);
             self.ends.insert((until, index));
-            self.on_wire[class as usize] -= 1;
         }
         until
     }
@@ -106,7 +103,6 @@ impl Window {
             let Slot::InFlight(class) = std::mem::replace(slot, Slot::Free) else { return };
             self.free.push(index);
             self.used[class as usize] -= 1;
-            self.on_wire[class as usize] -= 1;
         }
     }
 
@@ -128,21 +124,21 @@ impl Window {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// When slots become free, in order and without end, after [`expire`](Self::expire). Requests on the wire count as
-    /// answered now; each slot repeats a window later. The first `reserve` of them stay free.
-    pub(crate) fn frees(&self, reserve: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+    /// When a request has its slot, if so many others go before it: exact where the answers are known that free a slot,
+    /// else by the pace of the window.
+    pub(crate) fn free_after(&mut self, before: usize, now: Monotonic) -> Monotonic {
+        self.expire(now);
         let ends = self.ends.iter().map(|(until, _)| *until);
-        in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), reserve)
+        turn(before, self.free.len(), ends, self.limit(), now)
     }
 
     /// The same for a class that may hold `share` slots at a time.
-    pub(crate) fn frees_of(&self, class: Class, share: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+    pub(crate) fn free_of_share(&mut self, class: Class, share: usize, before: usize, now: Monotonic) -> Monotonic {
+        self.expire(now);
         let used = self.used[class as usize];
-        let slots = &self.slots;
-        let ends =
-            self.ends.iter().filter(move |(_, index)| matches!(slots[*index], Slot::Until(_, of) if of == class));
-        let ends = ends.map(|(until, _)| *until);
-        in_turns(now, share.saturating_sub(used), ends, self.on_wire[class as usize], used.saturating_sub(share))
+        let own = |index: &usize| matches!(self.slots[*index], Slot::Until(_, of) if of == class);
+        let ends = self.ends.iter().filter(|(_, index)| own(index)).map(|(until, _)| *until);
+        turn(before + used.saturating_sub(share), share.saturating_sub(used), ends, share, now)
     }
 
     /// Frees the slots that no longer count.
@@ -157,20 +153,23 @@ impl Window {
     }
 }
 
-/// `free` slots now, then one at each of `ends`, then those on the wire, without the first `skipped` of all these; and
-/// again and again a window later.
-fn in_turns<'a>(
-    now: Monotonic,
+/// When the place after `before` others is free, of `free` places now and one at each of `ends`; else `before` at the pace of
+/// `limit` a window, which is at least a window.
+fn turn(
+    before: usize,
     free: usize,
-    ends: impl Iterator<Item = Monotonic> + Clone + 'a,
-    on_wire: usize,
-    skipped: usize,
-) -> impl Iterator<Item = Monotonic> + 'a {
-    let once = std::iter::repeat_n(now, free).chain(ends).chain(std::iter::repeat_n(now.plus(SPAN), on_wire));
-    let once = once.skip(skipped);
-    // Without a single slot there is no turn.
-    let turns = if once.clone().next().is_some() { u32::MAX } else { 0 };
-    (0..turns).flat_map(move |turn| once.clone().map(move |at| at.plus(SPAN.saturating_mul(turn))))
+    mut ends: impl Iterator<Item = Monotonic>,
+    limit: usize,
+    now: Monotonic,
+) -> Monotonic {
+    let Some(place) = before.checked_sub(free) else { return now };
+    let spread = || pace(limit).saturating_mul(u32::try_from(before).unwrap_or(u32::MAX));
+    ends.nth(place).unwrap_or_else(|| now.plus(spread().max(SPAN)))
+}
+
+/// The time between two requests that are spread evenly over a window of so many.
+pub(crate) fn pace(limit: usize) -> Duration {
+    Duration::from_secs(60) / u32::try_from(limit.max(1)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

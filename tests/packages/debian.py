@@ -23,7 +23,7 @@ import tempfile
 import time
 
 import booted
-from steps import PATIENCE, ROOT, check, output, run, unavailable
+from steps import PATIENCE, ROOT, check, check_links, output, run, unavailable
 
 UNIT = "usr/lib/systemd/system/grandstand.service"
 CONFIG = "etc/grandstand/grandstand.toml"
@@ -113,6 +113,7 @@ def try_out(binary, suite, work):
                  "usr/share/man/man1/grandstand-bundle-export.1.gz", "usr/share/bash-completion/completions/grandstand",
                  "usr/share/zsh/vendor-completions/_grandstand", "usr/share/fish/vendor_completions.d/grandstand.fish",
                  "usr/share/doc/grandstand/examples/mirror.toml", "usr/share/doc/grandstand/docs/service.md",
+                 "usr/share/doc/grandstand/docs/programs/changes.py", "usr/share/doc/grandstand/examples/proxies/nginx.conf",
                  "usr/share/doc/grandstand/changelog.Debian.gz", "usr/share/doc/grandstand/copyright", CONFIG]:
         check(re.search(rf"\./{re.escape(path)}$", listed, re.M), f"the package has {path}")
     root = Root(work / "root", suite)
@@ -120,6 +121,7 @@ def try_out(binary, suite, work):
     root.install(first)
     check(root.owner("var/lib/grandstand") == ("grandstand", 0o700), "the data directory is the user's alone")
     check((root.path / CONFIG).exists(), "there is a configuration")
+    check_links(root.path / "usr/share/doc/grandstand")
     root.run("bash", "-n", "/usr/share/bash-completion/completions/grandstand")
     root.run("grandstand", "--version")
 
@@ -145,8 +147,15 @@ def try_out(binary, suite, work):
     root.run("apt-get", "remove", "--quiet", "--yes", "grandstand")
     check(not (root.path / "usr/bin/grandstand").exists(), "a removal takes the program away")
     check(config.exists() and (root.path / "var/lib/grandstand/grandstand.redb").exists(), "and leaves configuration and data")
+    instance = [root.path / "etc/grandstand/second.toml", root.path / "var/lib/grandstand-second/grandstand.redb"]
+    other = root.path / "var/lib/grandstand-of-others"
+    for path in instance:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    other.mkdir()
     root.run("apt-get", "purge", "--quiet", "--yes", "grandstand")
     check(not config.exists() and not (root.path / "var/lib/grandstand").exists(), "a purge takes both")
+    check(not any(path.parent.exists() for path in instance) and other.exists(), "those of instances, too, and nobody else's")
 
     booted.try_out(root, first, second, work / "console")
 

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import tomllib
 
-from steps import ROOT, check, output, run, unavailable
+from steps import ROOT, check, check_links, output, run, unavailable
 
 PASSWORD = "no secret"
 REPOSITORY = "https://forge.example/owner/grandstand"
@@ -99,8 +99,10 @@ def main():
         top = work / "first" / tarball.removesuffix(".tar.gz")
         check(output(top / "grandstand", "--version").strip() == f"grandstand {VERSION}", "the tarball's program runs")
         for name in ["man/grandstand.1.gz", "completions/_grandstand", "config/systemd/grandstand.service",
-                     "config/grafana/grandstand.json", "docs/service.md", "LICENSE-MIT"]:
+                     "config/grafana/grandstand.json", "config/proxies/nginx.conf", "docs/service.md",
+                     "docs/programs/changes.py", "LICENSE-MIT"]:
             check((top / name).is_file(), f"the tarball has {name}")
+        check_links(top)
         for sample in (top / "config").glob("*.toml"):
             check(subprocess.run([top / "grandstand", "check", "--config", sample], capture_output=True, check=False).returncode == 0,
                   f"the tarball's program accepts {sample.name}")

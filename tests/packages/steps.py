@@ -1,6 +1,7 @@
 """What the scripts here share: commands that are shown, conditions that are checked, and waiting."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -30,6 +31,17 @@ def check(holds, what):
     if not holds:
         sys.exit(f"{NAME}: {what}")
     print("  ok:", what, flush=True)
+
+
+def check_links(top):
+    """Every link of the pages below a directory leads to a file there, or to another host."""
+    dead, seen = [], 0
+    for page in top.rglob("*.md"):
+        for target in re.findall(r"\]\(([^()\s#]+)", page.read_text()):
+            seen += 1
+            if not re.match("[a-z]+:", target) and not (page.parent / target).exists():
+                dead.append(f"{page.relative_to(top)}: {target}")
+    check(seen > 100 and not dead, f"no link of {seen} is dead {dead or ''}")
 
 
 def wait_until(holds, what):

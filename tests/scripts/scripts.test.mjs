@@ -5,12 +5,29 @@ import { test } from "node:test";
 
 import { counted, flat, glued, inMinute, lonely, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
 import { ago } from "../../src/pages/static/age.js";
+import { brief, rings, rounded } from "../../src/pages/static/map.js";
 import { Refused, queryOf, rendered } from "../../src/pages/static/explore.js";
 
 test("a query has what is chosen, in the finder's order", () => {
   const wish = { sport: "golf", q: "peña 7", near: "1,2", radius: "5", bbox: "", state: "new york", city: "a&b", sort: "name" };
   assert.equal(queryOf(wish), "?q=pe%C3%B1a%207&near=1%2C2&radius=5&sport=golf&state=new%20york&city=a%26b&sort=name");
   assert.equal(queryOf({ q: "", sport: "" }), "");
+});
+
+test("neighbouring views of the map are one, which has all of each", () => {
+  assert.deepEqual(rounded([-125, 24.4, -66.9, 49.5]), [-128, 16, -64, 64]);
+  assert.deepEqual(rounded([-124.9, 24.3, -67, 49.4]), [-128, 16, -64, 64]);
+  assert.deepEqual(rounded([-300, -95, 300, 95]), [-180, -90, 180, 90]);
+  const [west, south, east, north] = rounded([-97.75, 30.25, -97.7, 30.28]);
+  assert.ok(west <= -97.75 && south <= 30.25 && east >= -97.7 && north >= 30.28 && east - west < 0.1);
+});
+
+test("a count at the map has few characters", () => {
+  assert.deepEqual([1, 950, 1200, 34_000, 1_100_000].map(brief), ["1", "950", "1.2k", "34k", "1.1M"]);
+});
+
+test("outlines are steps from corner to corner", () => {
+  assert.deepEqual(rings([["Texas", [[-10_000, 3000, 50, -25, 0, 100]]]]), [[[30, -100], [29.75, -99.5], [30.75, -99.5]]]);
 });
 
 test("an age is said in words", () => {

@@ -1,9 +1,10 @@
 //! What queries mean is asked of the origin, one example of each shape; what a refresh cannot see is found. Offline, only
 //! mirrored data exists.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Reading, Since, Switches, World};
+use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Reading, Since, Slugs, Switches, World};
 use serde_json::json;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
@@ -203,6 +204,33 @@ async fn without_examples_everything_is_answered_as_documented() {
     let city = origin.world(|world| world.slugs_of(world.ids()[5]).unwrap().2.to_owned());
     assert!(server.ok(&format!("{LIST}?city={city}")).await.total() < 300);
     assert!(origin.log().iter().all(|seen| !seen.path_and_query.contains("city=")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_matches_parts_of_slugs_is_wrong_for_these_slugs_alone() {
+    let origin = origin_with(400, Switches { slugs: Slugs::Part, ..Switches::default() }).await;
+    let mut server = Setup::examining(&origin).start().await;
+    server.settled(&origin).await;
+    let in_doubt = async |server: &Server| {
+        let told = server.status().await["terms"]["state"]["in_doubt"].clone();
+        serde_json::from_value::<BTreeSet<String>>(told).unwrap()
+    };
+    for restarts in [true, false] {
+        let disproved = server.disproved().await;
+        assert!(!disproved.as_array().unwrap().contains(&json!("state")), "{disproved}");
+        assert_eq!(in_doubt(&server).await, ["kansas", "virginia"].map(str::to_owned).into());
+        let told = server.finding("shape-disproved").await.unwrap();
+        assert!(told.contains("state=kansas") && told.contains("state=virginia"), "{told}");
+        is_the_origins(&server, &origin, "parts").await;
+        if restarts {
+            server.restart().await;
+        }
+    }
+    origin.clear_log();
+    server.ok(&format!("{LIST}?state=virginia&page=2")).await;
+    server.ok(&format!("{LIST}?state=texas&page=2")).await;
+    let asked = |slug: &str| origin.log().iter().any(|seen| seen.path_and_query.contains(slug));
+    assert!(asked("state=virginia") && !asked("state=texas"), "{:?}", origin.log());
 }
 
 #[tokio::test(start_paused = true)]

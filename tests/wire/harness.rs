@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use grandstand::clock::WallTime;
+use grandstand::config::Config;
 use grandstand::store::DataDir;
+use grandstand::upstream::connector::Pipe;
 use http::Method;
 use sample_origin::{Origin, Reach, Switches, World};
 use serde_json::Value;
@@ -41,7 +43,7 @@ pub use aim::Aim;
 pub use in_memory::InMemory;
 pub use process::{Process, Running, run};
 pub use shared::shared_mirror;
-pub use upstream::{Script, Seen, Upstream};
+pub use upstream::{Script, Seen, Upstream, pipe};
 pub use within::Within;
 
 use crate::client::{Asks, Reply, header_map, plain_client, raw_get, together};
@@ -201,8 +203,23 @@ pub struct Setup {
     under: Vec<String>,
     words: Vec<String>,
     is_process: bool,
-    /// The way to an origin in memory: the server is in memory, too.
-    memory: Option<Reach>,
+    /// What no key changes.
+    adjust: fn(&mut Config),
+    memory: Option<Memory>,
+}
+
+/// The way to an origin in memory, and its wall time in milliseconds since 1970: the server is in memory, too.
+#[derive(Clone)]
+struct Memory {
+    pipe: Pipe,
+    now: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl From<Reach> for Memory {
+    fn from(reach: Reach) -> Self {
+        let clock = reach.clone();
+        Self { pipe: Arc::new(move || reach.connect()), now: Arc::new(move || clock.now_millis()) }
+    }
 }
 
 impl Debug for Setup {
@@ -214,7 +231,7 @@ impl Debug for Setup {
 impl Setup {
     /// Offline, on free ports, without a limit for clients.
     pub fn offline() -> Self {
-        Self { sets: Vec::new(), under: Vec::new(), words: Vec::new(), is_process: false, memory: None }
+        Self { sets: Vec::new(), under: Vec::new(), words: Vec::new(), is_process: false, adjust: |_| {}, memory: None }
             .set("listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", "127.0.0.1:0")
             .set("public_url", PUBLIC)
@@ -231,9 +248,16 @@ impl Setup {
             .set("mirror.enabled", "false")
     }
 
+    /// The same in memory, in virtual time.
+    pub fn shield_of_pipe(pipe: Pipe) -> Self {
+        let begin = (virtually::begin(), Instant::now());
+        let now = move || begin.0.as_millis() + i64::try_from(begin.1.elapsed().as_millis()).unwrap();
+        Self { memory: Some(Memory { pipe, now: Arc::new(now) }), ..Self::shield_of_url("http://127.0.0.1:1") }
+    }
+
     /// A mirror without an origin budget, that refreshes when told to, samples nothing by itself, and asks nothing odd.
     pub fn mirror_of(origin: &Origin) -> Self {
-        Self { memory: origin.within_reach(), ..Self::offline() }
+        Self { memory: origin.within_reach().map(Memory::from), ..Self::offline() }
             .set("origin.url", &origin.url())
             .set("origin.requests_per_minute", "0")
             .set("origin.cache_ttl", "1s")
@@ -248,6 +272,12 @@ impl Setup {
     /// A shield without an origin budget.
     pub fn shield_of(origin: &Origin) -> Self {
         Self::mirror_of(origin).set("mirror.enabled", "false")
+    }
+
+    /// Changes what is constant for operators. Not for a process of its own.
+    #[must_use]
+    pub fn adjusted(self, adjust: fn(&mut Config)) -> Self {
+        Self { adjust, ..self }
     }
 
     /// Sets a dotted key to a TOML value, or to a string where it is none.
@@ -633,14 +663,13 @@ async fn up(setup: &Setup, data_dir: &Path) -> (Body, SocketAddr, SocketAddr) {
         let (public, admin) = discover(&mut process, data_dir).await;
         return (Body::Child(process), public, admin);
     }
-    if let Some(origin) = setup.memory.clone() {
-        let now = origin.now_millis();
-        let memory = InMemory::start(&setup.set_values(data_dir), now, Some(Arc::new(move || origin.connect())));
+    if let Some(Memory { pipe, now }) = setup.memory.clone() {
+        let memory = InMemory::start(&setup.set_values(data_dir), setup.adjust, now(), Some(pipe));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         return (Body::Memory(memory), nowhere, nowhere);
     }
     let words: Vec<&str> = setup.words.iter().map(String::as_str).collect();
-    let (within, config) = Within::start(setup.arguments(&words, data_dir)).await;
+    let (within, config) = Within::start(setup.arguments(&words, data_dir), setup.adjust).await;
     let Some(config) = config else { panic!("the server did not start:\n{}", within.said()) };
     let public = config.listen.first().copied().unwrap_or(config.admin.listen);
     (Body::Within(within), public, config.admin.listen)

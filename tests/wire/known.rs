@@ -1,20 +1,14 @@
 //! Known endpoints as an HTTP cache serves them: in a shield, and in a mirror whose snapshot does not cover them yet.
 //!
-//! The origin is scripted, clients negotiate another coding with each request. What is equal in both uses is tested in
-//! both. Unknown paths are not tested here.
+//! The origin is scripted. What is equal in both uses is tested in both. Rules of the cache are rows in `cache`, and unknown
+//! paths are not tested here.
 
-mod fields;
-mod freshness;
 mod outage;
 mod poison;
 mod refusals;
-mod requests;
 mod shedding;
-mod stale;
 mod told;
 mod uncovered;
-mod unknown_ids;
-mod validation;
 
 use std::time::{Duration, SystemTime};
 
@@ -111,24 +105,6 @@ pub fn number(reply: &Reply) -> u64 {
     assert_eq!(reply.status, 200, "{reply:?}");
     let document: serde_json::Value = serde_json::from_slice(&reply.decoded()).unwrap();
     document["number"].as_u64().unwrap()
-}
-
-/// Asks in each coding, and takes care that all get the same: which document that is.
-pub async fn in_each_coding(server: &Server, target: &str) -> (u64, Vec<Reply>) {
-    let mut replies: Vec<Reply> = Vec::new();
-    for coding in CODINGS {
-        let reply = server.get_with(target, &[("accept-encoding", coding)]).await;
-        assert_eq!(reply.status, 200, "{target} {coding}: {reply:?}");
-        let coded = reply.header("content-encoding");
-        assert_eq!(coded.as_deref().unwrap_or("identity"), coding, "{target}");
-        assert!(reply.the("vary").eq_ignore_ascii_case("accept-encoding"), "{target} {coding}: {reply:?}");
-        if let Some(first) = replies.first() {
-            assert_eq!(reply.decoded(), first.decoded(), "{target} {coding}");
-            assert_eq!(reply.header("etag"), first.header("etag"), "{target} {coding}");
-        }
-        replies.push(reply);
-    }
-    (number(&replies[0]), replies)
 }
 
 /// Lets this much time pass: the test is about time.

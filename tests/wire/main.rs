@@ -25,6 +25,7 @@ mod behind_nginx;
 mod bodies;
 mod budget;
 mod bundle;
+mod cache;
 mod caches;
 mod certificates;
 mod changes;

@@ -57,10 +57,10 @@ fn check(scrape: &str) -> BTreeSet<&'static str> {
     for line in scrape.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
             let (word, rest) = comment.split_once(' ').unwrap_or((comment, ""));
-            if word != "EOF" {
-                let (name, text) = rest.split_once(' ').unwrap();
-                told.entry(name).or_default().push(text);
-            }
+            let (name, text) = rest.split_once(' ').unwrap();
+            assert!(["HELP", "TYPE"].contains(&word), "{line}");
+            // A counter is named as its samples are.
+            told.entry(name.strip_suffix("_total").unwrap_or(name)).or_default().push(text);
             continue;
         }
         let series = line.rsplit_once(' ').unwrap().0;
@@ -88,6 +88,8 @@ async fn every_metric_is_as_the_table_declares_it() {
         .set("publish.url", &store)
         .set("rate_limit.requests_per_minute", "1000")
         .set("rate_limit.store", &redis.url())
+        // A busy machine is no Redis that is down.
+        .set("rate_limit.store_timeout", "10s")
         .set("limits.connections_per_client", "3")
         .set("log.access", "true")
         .set("log.access_file", &file("access.log"))
@@ -125,13 +127,15 @@ async fn every_metric_is_as_the_table_declares_it() {
     // One more than a client may have. Whoever asks after that may be refused.
     let _open = futures_util::future::join_all((0..4).map(|_| tokio::net::TcpStream::connect(mirror.public))).await;
     let start = Instant::now();
-    while found.len() < ALL.len() {
+    // A busy machine may take Redis to be down for a while.
+    let is_shared = |scrapes: &[String]| scrapes.iter().any(|scrape| scrape.contains("\ngrandstand_limit_shared 1\n"));
+    while found.len() < ALL.len() || !is_shared(&scrapes) {
         let missing: Vec<_> = ALL.iter().map(|metric| metric.name).filter(|name| !found.contains(name)).collect();
-        assert!(start.elapsed() < PATIENCE, "{missing:?} are declared and never told");
+        assert!(start.elapsed() < 2 * PATIENCE, "{missing:?} are declared and never told, or Redis never answers");
         scrapes.clear();
         for server in [&mirror, &shield, &replica, &empty] {
             let url = format!("http://{}/metrics", server.admin);
-            let request = plain_client().get(url).header("accept", "application/openmetrics-text");
+            let request = plain_client().get(url);
             scrapes.push(request.send().await.unwrap().text().await.unwrap());
         }
         found.extend(scrapes.iter().flat_map(|scrape| check(scrape)));
@@ -179,7 +183,7 @@ async fn every_query_has_data(servers: &[&Server]) {
     );
     let targets: Vec<String> = servers.iter().map(|server| format!("'{}'", server.admin)).collect();
     let config = format!(
-        "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\nscrape_configs:\n- job_name: grandstand\n  static_configs: [{{targets: [{}]}}]\n",
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n- job_name: grandstand\n  static_configs: [{{targets: [{}]}}]\n",
         targets.join(", ")
     );
     std::fs::write(dir.path().join("prometheus.yml"), config).unwrap();

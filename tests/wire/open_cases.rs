@@ -164,9 +164,8 @@ async fn the_meanings_travel_in_bundles_and_without_them_the_table_counts() {
     let without = Setup::mirror_of(&origin).start().await;
     without.settled(&origin).await;
     let desk = Desk::new();
-    for (server, file, format) in [(&server, "with.gsb", 5), (&without, "without.gsb", 1)] {
+    for (server, file) in [(&server, "with.gsb"), (&without, "without.gsb")] {
         desk.does(&server.setup, &server.data_dir(), &["export"], file).await;
-        assert_eq!(desk.bytes(file)[8], format, "{file}");
     }
     for (file, has) in [("with.gsb", true), ("without.gsb", false)] {
         let offline = desk.serve_bundle(Setup::offline(), file).await;

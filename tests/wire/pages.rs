@@ -178,6 +178,7 @@ async fn pages_are_confined_and_documents_typed() {
         ("/docs", "text/html; charset=utf-8"),
         ("/explore", "text/html; charset=utf-8"),
         ("/embed", "text/html; charset=utf-8"),
+        ("/explore/points.json", "application/json"),
         ("/openapi.json", "application/json"),
         ("/schema/listing.json", "application/schema+json"),
         ("/schema/detail.json", "application/schema+json"),
@@ -202,6 +203,84 @@ async fn pages_are_confined_and_documents_typed() {
         };
         assert_eq!(reply.header("content-security-policy"), policy, "{target}");
     }
+}
+
+#[tokio::test]
+async fn tiles_come_from_the_server_that_is_configured_on_pages_with_a_map_only() {
+    let tiles = "https://tile.example.org/{z}/{x}/{y}.png";
+    let set = |setup: Setup| setup.set("pages.tiles", tiles).set("pages.tiles_credit", "\u{a9} <Streets>");
+    let server = mirrored_by(20, set).await.1;
+    let id = server.get("/api/listings.json").await.ids()[0];
+    let own = PAGE_POLICY.replace("img-src 'self'", "img-src 'self' data: https://tile.example.org");
+    for (target, policy) in [
+        ("/", PAGE_POLICY.to_owned()),
+        ("/explore", own.clone()),
+        (&format!("/venues/{id}"), own.clone()),
+        ("/embed", own.replace("frame-ancestors 'none'", "frame-ancestors *")),
+    ] {
+        let reply = page(&server, target).await;
+        assert_eq!(reply.the("content-security-policy"), policy, "{target}");
+        let has_map = target != "/";
+        assert_eq!(values(reply.text(), "data-tiles"), if has_map { vec![tiles] } else { vec![] }, "{target}");
+        assert_eq!(reply.text().contains("Map: \u{a9} &lt;Streets&gt;"), has_map, "{target}");
+        assert_eq!(reply.text().contains("assets/leaflet"), has_map, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn the_map_gets_points_of_a_view_and_counts_where_there_are_too_many() {
+    let (_origin, server) = mirrored(1_300).await;
+    let points = async |query: &str| server.ok(&format!("/explore/points.json?{query}")).await.json();
+    let all = points("view=").await;
+    let counted: u64 = all["cells"].as_array().unwrap().iter().map(|cell| cell[2].as_u64().unwrap()).sum();
+    assert!((1_001..=1_300).contains(&counted), "{counted}");
+    assert!(all.get("points").is_none() && all.get("whole").is_none());
+    let texas = points("view=-107,26,-94,37").await;
+    let found = texas["points"].as_array().unwrap();
+    assert!(!found.is_empty() && texas["whole"] == false, "{texas}");
+    for point in found {
+        let (id, lat, lng) = (point[0].as_str().unwrap(), point[1].as_f64().unwrap(), point[2].as_f64().unwrap());
+        assert!((26.0..=37.0).contains(&lat) && (-107.0..=-94.0).contains(&lng), "{point}");
+        let detail = server.ok(&format!("/api/listings/{id}.json")).await.json();
+        assert!((detail["lat"].as_f64().unwrap() - lat).abs() < 0.0001, "{point}");
+        assert_eq!(detail["name"].as_str().unwrap_or_default().trim(), point[3], "{point}");
+    }
+    let near = points("near=30.27,-97.74&radius=50&page=7&sort=name&view=-180,-90,180,90").await;
+    let total = server.get("/search.json?near=30.27,-97.74&radius=50").await.json()["total"].as_u64().unwrap();
+    assert_eq!((near["points"].as_array().unwrap().len() as u64, &near["whole"]), (total, &true.into()));
+}
+
+#[tokio::test]
+async fn the_choices_of_the_finder_say_how_many_of_the_found_venues_they_leave() {
+    let (_origin, server) = shared_mirror(300).await;
+    for (query, counted) in
+        [("q=golf", "state"), ("q=golf", "sport"), ("state=texas", "sport"), ("sport=golf", "state")]
+    {
+        let found = server.ok(&format!("/search.json?{query}&facets=1")).await.json();
+        let shown = page(&server, &format!("/explore?{query}")).await.text().replace("&amp;", "&");
+        let choices =
+            shown.split(&format!("<select name=\"{counted}\"")).nth(1).unwrap().split("</select>").next().unwrap();
+        let facets = found["facets"][counted].as_array().unwrap();
+        assert!(!facets.is_empty(), "{query}");
+        for term in facets {
+            let choice = format!(
+                "value=\"{}\">{} ({})</option>",
+                term["slug"].as_str().unwrap(),
+                term["name"].as_str().unwrap(),
+                term["count"]
+            );
+            assert!(choices.contains(&choice), "{query}: {choice} in {choices}");
+        }
+        let sum: u64 = facets.iter().map(|term| term["count"].as_u64().unwrap()).sum();
+        assert_eq!(sum, found["total"], "{query}");
+    }
+    for query in ["q=golf&city=atlantis", "q=golf&sport=atlantis&near=1,2", "state=atlantis"] {
+        let shown = page(&server, &format!("/explore?{query}")).await;
+        assert!(shown.text().contains("atlantis") && shown.text().contains("0 venues"), "{query}: {}", shown.text());
+        server.ok(&format!("/explore/points.json?{query}")).await;
+    }
+    let chosen = page(&server, "/explore?state=texas").await.text().to_owned();
+    assert!(chosen.contains("<option value=\"texas\" selected>Texas</option>"), "without the others it says nothing");
 }
 
 #[tokio::test]
@@ -243,7 +322,7 @@ async fn a_document_has_a_strong_tag_for_each_coding_that_names_its_bytes() {
 async fn the_viewer_is_sent_as_it_is_stored_or_decoded_and_is_the_same_thing() {
     let server = Setup::offline().start().await;
     let docs = server.get_with("/docs", &[HTML]).await;
-    let bundle = values(docs.text(), "src").into_iter().find(|link| link.contains("swagger-ui-bundle")).unwrap();
+    let bundle = values(docs.text(), "data-js").into_iter().find(|link| link.contains("swagger-ui-bundle")).unwrap();
     let target = format!("/{bundle}");
     let plain = server.get(&target).await;
     assert!(plain.body.len() > 1_000_000 && plain.header("content-encoding").is_none());
@@ -271,6 +350,7 @@ async fn without_data_a_page_says_so_and_what_only_shows_data_is_503() {
         "/explore?state=texas",
         "/explore?q=a",
         "/embed",
+        "/explore/points.json",
         "/schema/listing.json",
         "/schema/detail.json",
         "/llms.txt",
@@ -301,7 +381,10 @@ async fn the_schemas_and_the_description_have_the_fields_of_the_data() {
             assert!(typed.is_object(), "{schema}.{name} is not described");
         }
         let described = &described["components"]["schemas"][schema];
-        assert!(found.get("required").or(described.get("required")).is_none(), "{schema}");
+        let required = described["required"].as_array().unwrap();
+        assert!(found.get("required").is_none() && required.contains(&"id".into()), "{schema}");
+        let in_every = |name: &serde_json::Value| found["properties"][name.as_str().unwrap()]["x-share"] == 1;
+        assert!(required.len() > 1 && required.iter().all(in_every), "{schema}: {required:?}");
         assert_eq!(described["properties"]["id"], serde_json::json!({"type": "integer"}), "{schema}");
     }
     // Generated clients get one type for each body, not one for forms that this origin does not send.
@@ -343,6 +426,31 @@ async fn pages_that_are_turned_off_are_unknown_paths() {
         let reply = server.get_with(target, &[HTML]).await;
         reply.assert_problem(404, &[target]);
     }
+}
+
+#[tokio::test]
+async fn the_reference_has_fields_values_and_examples_of_the_data() {
+    let (_origin, server) = shared_mirror(700).await;
+    let docs = page(&server, "/docs").await;
+    for shown in
+        ["Fields of a listing", "<code>review_count</code>", "Values: <code>best</code>", "Without it: <code>50</code>"]
+    {
+        assert!(docs.text().contains(shown), "{shown}");
+    }
+    let at = |path: &str| docs.text().find(&format!("GET {path}<")).unwrap();
+    assert!(at("/api/listings.json") < at("/api/cities.json"), "in the order of the description");
+    // Every operation is one click from the top.
+    for anchor in values(docs.text(), "href").iter().filter_map(|link| link.strip_prefix('#')) {
+        assert!(values(docs.text(), "id").iter().any(|id| id == anchor), "#{anchor} leads nowhere");
+    }
+    let links = docs.text().split("aria-label=\"Operations\"").nth(1).unwrap().split("</nav>").next().unwrap();
+    assert_eq!(links.matches("<a ").count(), docs.text().matches("<section class=\"operation\"").count());
+    assert!(docs.text().contains("each empty while in doubt"), "the columns of slugs are explained");
+    let id = docs
+        .text()
+        .split("Example: <code>")
+        .find_map(|rest| rest.split('<').next()?.parse::<u64>().ok().filter(|id| *id > 100));
+    server.ok(&format!("/api/listings/{}.json", id.unwrap())).await;
 }
 
 #[tokio::test]
@@ -411,18 +519,22 @@ async fn the_explorer_lists_what_the_api_lists() {
     for query in ["", "?state=texas", "?sport=baseball&page=2", "?sport=golf&state=california", "?city=nowhere"] {
         let text = page(&server, &format!("/explore{query}")).await.text().to_owned();
         let list = server.get(&format!("/api/listings.json{query}")).await;
-        let ids: Vec<String> = list.ids().iter().map(|id| format!("api/listings/{id}.json")).collect();
-        let shown: Vec<String> =
-            values(&text, "href").into_iter().filter(|link| link.starts_with("api/listings/")).collect();
+        let ids: Vec<String> = list.ids().iter().map(|id| format!("venues/{id}")).collect();
+        let shown: Vec<String> = values(&text, "href").into_iter().filter(|link| link.starts_with("venues/")).collect();
         assert_eq!(shown, ids, "{query}");
         let api = format!("http://mirror.test/api/listings.json{query}").replace('&', "&amp;");
         assert!(text.contains(&api), "{api} is not shown");
-        let dots = values(&text, "d").into_iter().find(|path| path.ends_with("h0")).unwrap_or_default();
-        let dots = dots.matches('M').count() as u64;
-        assert!(dots <= list.total() && (dots > 0) == (list.total() > 0), "{query}: {dots} of {}", list.total());
+        let link = values(&text, "data-points").into_iter().next();
+        assert_eq!(link.is_some(), list.total() > 50, "{query}: the list has all points, or a link leads to them");
+        if let Some(link) = link {
+            let points = server.ok(&format!("/{link}")).await.json();
+            let (count, is_whole) = (points["points"].as_array().unwrap().len() as u64, points["whole"] == true);
+            assert!((1..=list.total()).contains(&count) && is_whole, "{query}: {count} of {}", list.total());
+        }
     }
-    for (query, named) in [("page=0", "page"), ("state=a&state=b", "state")] {
-        server.get(&format!("/explore?{query}")).await.assert_problem(400, &[named]);
+    for (query, said) in [("page=0", "page \u{201c}0\u{201d}"), ("state=a&state=b", "state \u{201c}b\u{201d}")] {
+        let shown = page(&server, &format!("/explore?{query}")).await;
+        assert!(shown.text().contains(&format!("Left out: {said}")), "{query}: {}", shown.text());
     }
     let beyond = page(&server, "/explore?page=9999").await;
     assert!(beyond.text().contains("Page 14 of 14"), "{}", beyond.text());
@@ -451,7 +563,7 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
     for hit in &all[..50] {
         assert!(is_shown(usual.text(), hit), "{hit:?} is not on the first page");
     }
-    assert!(usual.text().contains(" km<"), "with their distances");
+    assert!(usual.text().contains(" mi<"), "with their distances");
     assert!(usual.text().contains(">Nearest</option>") && !usual.text().contains("Best match"), "the order is named");
     assert!(page(&server, "/explore?q=golf").await.text().contains(">Best match</option>"));
     let best = page(&server, &format!("/explore?{near}&sort=rating&q=")).await;
@@ -465,10 +577,21 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
     let file = values(usual.text(), "href").into_iter().find(|link| link.starts_with("dumps/listings.csv?")).unwrap();
     assert!(file.contains("near=39") && file.contains("radius=20000"), "{file}");
     assert_eq!(server.ok(&format!("/{}", file.replace("&amp;", "&"))).await.text().lines().count(), 201);
-    let without = page(&server, "/explore?q=golf+qzvxk").await;
-    assert!(without.text().contains("Left out") && !without.text().contains("dumps/listings.csv"));
+    for file in ["radius=20000\">", "radius=20000&amp;bom=1\">"] {
+        assert!(usual.text().contains(&format!("dumps/listings.csv?near=39%2C-98&amp;{file}")), "{file}");
+    }
+    let full = values(usual.text(), "href").into_iter().find(|link| link.starts_with("dumps/details.csv?")).unwrap();
+    assert_eq!(full.trim_start_matches("dumps/details"), file.trim_start_matches("dumps/listings"));
+    for (query, why) in [("q=golf+qzvxk", "Left out"), ("state=Atlantis", "There is no state")] {
+        let without = page(&server, &format!("/explore?{query}")).await;
+        assert!(without.text().contains(why) && !without.text().contains("dumps/listings.csv"), "{query}");
+    }
     let widget = page(&server, &format!("/embed?{near}")).await;
-    assert!(widget.text().contains("CC BY") && !widget.text().contains("<script"), "{}", widget.text());
+    assert!(
+        widget.text().contains("CC BY") && values(widget.text(), "data-near")[0].starts_with("39,-98,"),
+        "{}",
+        widget.text()
+    );
     assert!(!widget.text().contains("No venue matches."), "{}", widget.text());
     // A name in the place of a slug: whoever made the frame sees why it is empty.
     for (query, link) in [
@@ -478,24 +601,73 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
         let empty = page(&server, &format!("/embed?{query}")).await;
         assert!(empty.text().contains(link) && empty.text().contains("No venue matches."), "{}", empty.text());
     }
-    for (query, named) in [("near=x", "near"), ("bbox=1", "bbox"), ("q=%21", "q"), ("sort=price", "sort")] {
+    for query in ["near=Atlantis", "near=91,0", "bbox=1", "q=%21", "sort=price", "radius=5", "page=0"] {
+        let said = format!("Left out: {} ", query.split('=').next().unwrap());
         for target in ["explore", "embed"] {
-            server.get(&format!("/{target}?{query}")).await.assert_problem(400, &[named]);
+            let shown = page(&server, &format!("/{target}?{query}")).await;
+            assert!(target == "embed" || shown.text().contains(&said), "{query}: {}", shown.text());
         }
+        server.ok(&format!("/explore/points.json?{query}&view=x")).await;
     }
+    let many = page(&server, "/explore?q=a+b+c+d+e+f+g+h+i+j+k+l").await;
+    assert!(many.text().contains("Left out"), "{}", many.text());
 }
 
 #[tokio::test]
 async fn the_explorer_offers_the_cities_of_the_state_that_is_chosen() {
     let (_origin, server) = shared_mirror(700).await;
     let text = page(&server, "/explore?state=texas").await.text().to_owned();
-    let cities = text.split("id=\"city\"").nth(1).unwrap().split("</select>").next().unwrap();
+    let cities = text.split("<datalist").nth(1).unwrap().split("</datalist>").next().unwrap();
     let listed = server.get("/api/listings.json?state=texas&per_page=100").await.json();
     for venue in listed["items"].as_array().unwrap() {
         let name = venue["city"].as_str().unwrap();
-        assert!(values(cities, "data-label").iter().any(|label| label == name), "{name} is not offered");
+        assert!(values(cities, "value").iter().any(|label| label == name), "{name} is not offered");
     }
-    assert!(!values(cities, "data-label").iter().any(|label| label == "Los Angeles"));
+    assert!(!values(cities, "value").iter().any(|label| label == "Los Angeles"));
+}
+
+#[tokio::test]
+async fn a_city_and_a_place_are_chosen_by_their_names() {
+    let (_origin, server) = shared_mirror(700).await;
+    let term = server.get("/api/cities.json").await.json();
+    let (slug, total) = ("austin", server.get("/api/listings.json?city=austin").await.total());
+    assert!(total > 0, "{term}");
+    for name in ["Austin", "austin", "AUSTIN", "Austin,%20Texas", "Austin&state=texas"] {
+        let shown = page(&server, &format!("/explore?city={name}")).await;
+        assert!(
+            shown.text().contains(&format!(
+                "api/listings.json?{}city={slug}",
+                if name.contains('&') { "state=texas&amp;" } else { "" }
+            )),
+            "{name}: {}",
+            shown.text()
+        );
+        assert!(shown.text().contains(&format!(">{total} venue")), "{name}");
+    }
+    let shown = page(&server, "/explore?near=Austin&radius=40.234").await;
+    assert!(shown.text().contains("within 25\u{a0}mi of Austin"), "{}", shown.text());
+    let [lat, lng, metres] =
+        values(shown.text(), "data-near")[0].split(',').map(|part| part.parse().unwrap()).collect::<Vec<f64>>()[..]
+    else {
+        panic!("three numbers")
+    };
+    assert!(
+        (lat - 30.27).abs() < 0.3 && (lng + 97.74).abs() < 0.3 && (metres - 40_234.0).abs() < 1.0,
+        "{lat}, {lng}, {metres}"
+    );
+    let api = values(shown.text(), "href").into_iter().find(|link| link.starts_with("search.json")).unwrap();
+    server.ok(&format!("/{api}")).await;
+    assert!(values(shown.text(), "value").contains(&"Austin".to_owned()), "the field keeps the name");
+    let miles: Vec<u32> =
+        shown.text().split(" miles</option>").filter_map(|before| before.rsplit('>').next()?.parse().ok()).collect();
+    assert_eq!(miles, [5, 10, 20, 25, 31, 50, 100, 250], "in order");
+    for (query, usual) in [("near=Austin", "31 miles"), ("near=Austin&radius=32.187", "20 miles")] {
+        let shown = page(&server, &format!("/explore?{query}")).await;
+        assert!(shown.text().contains(&format!(" selected>{usual}</option>")), "{query}: {}", shown.text());
+    }
+    let other = page(&server, "/explore?near=Austin&radius=20").await;
+    assert!(other.text().contains("selected>12\u{a0}mi</option>") && !other.text().contains("selected>31 miles"));
+    assert!(values(page(&server, "/").await.text(), "name").contains(&"near".to_owned()), "the front page asks where");
 }
 
 #[tokio::test]
@@ -525,7 +697,6 @@ async fn people_get_pages_of_errors_and_programs_get_documents() {
         ("/nothing", 404, "There is nothing at &quot;/nothing&quot;"),
         ("/a/b/c?d=/e", 404, "There is nothing at"),
         ("/a//b", 400, "empty segment"),
-        ("/explore?page=x", 400, "page"),
         ("/changes.json?since=x", 410, "Read everything again"),
         ("/dumps/listings.json", 404, "details.ndjson"),
         ("/listings.json", 404, "/api/listings.json"),

@@ -1,26 +1,21 @@
-//! Unknown paths: forwarded to a scripted origin, unchanged and streamed, and cached to the letter of RFC 9111.
+//! Unknown paths: forwarded to a scripted origin, unchanged and streamed.
 //!
-//! The caching rules have tests of their own and the public test suite; here it is what clients, the origin and the
-//! connections between them see.
+//! Here it is what the connections to clients and the origin see; the rules of the cache are rows in `cache`.
 
-mod allowed;
 mod bodies;
 mod framing;
 mod methods;
 mod pace;
 mod poison;
-mod redirects;
-mod rules;
 mod tls;
 mod upstream;
-mod variants;
 
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
+use crate::harness::{Script, Seen, Server, Setup, Upstream};
 
 /// An unknown path.
 const PATH: &str = "/api/regions.json";
@@ -40,11 +35,6 @@ fn talkative(origin: &Upstream) -> Setup {
 /// An answer that is kept for an hour.
 fn kept(body: impl Into<bytes::Bytes>) -> Script {
     Script::new(200, body).with("Cache-Control", "max-age=3600").with("Content-Type", "text/plain")
-}
-
-/// Waits until the origin was asked so often.
-async fn asked(origin: &Upstream, times: usize) {
-    wait_until(&format!("the origin is asked {times} times"), || async { origin.count() >= times }).await;
 }
 
 /// A connection that is read from piece by piece.

@@ -1,11 +1,8 @@
-//! `DELETE /cache`: purged resources are fetched again; answers on their way are not kept.
-
-use std::sync::Arc;
+//! `DELETE /cache`: what a mirror makes of it, and what is refused. What is purged: `cache::sharing`.
 
 use http::Method;
-use tokio::sync::Semaphore;
 
-use crate::harness::{Script, Seen, Server, Setup, Upstream, origin, wait_until};
+use crate::harness::{Script, Seen, Server, Setup, Upstream, origin};
 
 const LIST: &str = "/api/listings.json";
 
@@ -28,66 +25,6 @@ async fn purge(server: &Server, query: &str) -> u64 {
 /// Whether the answer to a target is kept.
 async fn is_kept(server: &Server, target: &str) -> bool {
     server.ok(target).await.the("cache-status").contains("hit")
-}
-
-#[tokio::test]
-async fn a_path_is_purged_with_all_its_queries() {
-    let (_upstream, server) = shield().await;
-    let targets = [
-        LIST.to_owned(),
-        format!("{LIST}?sport=golf"),
-        format!("{LIST}?sport=golf&state=texas"),
-        "/api/listings/7.json".to_owned(),
-        "/api/sports.json".to_owned(),
-        "/api/regions.json".to_owned(),
-        "/api/regions.json?b=2&a=1".to_owned(),
-        "/api/caf%C3%A9.json?x=%2F".to_owned(),
-    ];
-    for (query, purged) in [
-        ("?path=/api/listings.json", &[0, 1, 2][..]),
-        ("?path=%2Fapi%2Flistings.json", &[0, 1, 2]),
-        ("?path=/api/listings/7.json", &[3]),
-        ("?path=/api/sports.json", &[4]),
-        ("?path=/api/regions.json", &[5, 6]),
-        ("?path=/api/caf%C3%A9.json", &[7]),
-        ("", &[0, 1, 2, 3, 4, 5, 6, 7]),
-    ] {
-        for target in &targets {
-            server.ok(target).await;
-            wait_until("it is kept", || is_kept(&server, target)).await;
-        }
-        let count = purge(&server, query).await;
-        assert_eq!(count, purged.len() as u64, "{query}");
-        for (index, target) in targets.iter().enumerate() {
-            assert_eq!(is_kept(&server, target).await, !purged.contains(&index), "{target} after {query:?}");
-        }
-    }
-    assert_eq!(purge(&server, "?path=/api/nothing.json").await, 0);
-}
-
-#[tokio::test]
-async fn what_was_asked_before_a_purge_is_not_kept_after_it() {
-    let (upstream, server) = shield().await;
-    let gate = Arc::new(Semaphore::new(0));
-    let held = gate.clone();
-    upstream.answers(move |seen| {
-        let answer = Script::new(200, format!(r#"{{"n":{}}}"#, seen.number)).with("cache-control", "max-age=3600");
-        if seen.number == 1 { answer.held_by(&held) } else { answer }
-    });
-    for target in [LIST, "/api/regions.json"] {
-        upstream.forget();
-        let (old, new) = tokio::join!(server.get(target), async {
-            wait_until("it is at the origin", || async { upstream.count() == 1 }).await;
-            purge(&server, &format!("?path={target}")).await;
-            // A client must not get an answer requested before.
-            let new = server.get(target).await;
-            gate.add_permits(1);
-            new
-        });
-        assert_eq!((old.json()["n"].clone(), new.json()["n"].clone()), (1.into(), 2.into()), "{target}");
-        assert!(!old.the("cache-status").contains("stored") || target != LIST, "{target}: {old:?}");
-        assert_eq!(server.ok(target).await.json()["n"], 2, "{target}: the old answer does not come back");
-    }
 }
 
 #[tokio::test]

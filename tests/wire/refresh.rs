@@ -1,5 +1,7 @@
 //! Changes at the origin show here soon; and what happens while the origin is unreachable.
 
+use std::time::Duration;
+
 use http::Method;
 use sample_origin::{ItemOrder, Origin, Switches, World};
 
@@ -141,7 +143,10 @@ async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
 #[tokio::test(start_paused = true)]
 async fn a_detail_that_alone_has_changed_is_found_when_it_is_revalidated() {
     let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).set("mirror.verify_details_every", "1s").start().await;
+    let server = Setup::mirror_of(&origin)
+        .adjusted(|config| config.mirror.verify_details_every = Duration::from_secs(1))
+        .start()
+        .await;
     server.settled_often().await;
     let (id, snapshot) = (origin.world(World::ids)[20], server.snapshot().await);
     origin.edit(|world| assert!(world.change_detail(id)));

@@ -259,8 +259,7 @@ async fn operators_names_and_token_and_the_log_change() {
 #[tokio::test]
 async fn the_mirror_refreshes_keeps_and_samples_in_the_new_rhythm() {
     let origin = origin(30).await;
-    let slow =
-        "ttl = \"1h\"\nmirror = { sweep_every = \"10h\", verify_details_every = \"10h\", keep = 5, keep_daily = 0 }\n";
+    let slow = "ttl = \"1h\"\nmirror = { sweep_every = \"10h\", keep = 5 }\n";
     let setup = Setup::mirror_of(&origin).without("mirror.examine_per_hour");
     let started =
         Configured::start(setup, &format!("{OPEN}{}", slow.replace("keep =", "examine_per_hour = 0, keep ="))).await;
@@ -272,10 +271,10 @@ async fn the_mirror_refreshes_keeps_and_samples_in_the_new_rhythm() {
     assert_eq!(server.status().await["versions"], 4);
     let count = async |kind: &str| server.status().await["origin"]["requests"][kind].as_u64().unwrap_or(0);
     let (refreshes, background) = (count("refresh").await, count("background").await);
-    let fast = "ttl = \"1s\"\nmirror = { sweep_every = \"1s\", verify_details_every = \"1s\", examine_per_hour = 3600, keep = 2, keep_daily = 0 }\n";
+    let fast = "ttl = \"1s\"\nmirror = { sweep_every = \"1s\", examine_per_hour = 3600, keep = 2 }\n";
     started.reload(&format!("{OPEN}{fast}")).await;
     assert_eq!(server.status().await["versions"], 2, "the others go at once");
-    wait_until("it refreshes, sweeps, revalidates and samples", || async {
+    wait_until("it refreshes, sweeps and samples", || async {
         count("refresh").await > refreshes + 5
             && count("background").await > background + 5
             && !server.status().await["parity"].is_null()

@@ -5,6 +5,7 @@ use sample_origin::{FaultRule, Origin, Switches, World};
 use serde_json::Value;
 
 use crate::client::Reply;
+use crate::compare::slugs;
 use crate::harness::{self, PUBLIC, Server, Setup, edit, origin, origin_with, shared_mirror, wait_until};
 use crate::origin_faults::Fault;
 
@@ -164,6 +165,28 @@ async fn what_no_venue_has_is_left_out_and_named_and_the_order_can_be_chosen() {
 }
 
 #[tokio::test]
+async fn facets_count_the_results_of_each_sport_and_state() {
+    let (_origin, server) = shared_mirror(300).await;
+    indexed(&server).await;
+    let (plain, reply) = (server.ok("/search.json?q=field").await, server.ok("/search.json?q=field&facets=1").await);
+    assert!(plain.json().get("facets").is_none() && plain.etag() != reply.etag(), "{plain:?}");
+    assert_eq!((ids(&reply), reply.json()["filters"].clone()), (ids(&plain), plain.json()["filters"].clone()));
+    for kind in ["sport", "state"] {
+        let terms = reply.json()["facets"][kind].as_array().unwrap().clone();
+        let counts: Vec<u64> = terms.iter().map(|term| term["count"].as_u64().unwrap()).collect();
+        assert!(counts.is_sorted_by(|one, other| one >= other) && !counts.is_empty(), "{terms:?}");
+        assert_eq!(counts.iter().sum::<u64>(), reply.total(), "each result has one {kind}");
+        let term = &terms[0];
+        assert!(term["name"].is_string(), "{term}");
+        let one = server.ok(&format!("{SEARCH}?q=field&{kind}={}", term["slug"].as_str().unwrap())).await;
+        assert_eq!(one.total(), counts[0], "{term}");
+    }
+    let next = server.ok("/search.json?q=field&facets=1&per_page=2").await.links()["next"].clone();
+    assert!(next.ends_with("q=field&facets=1&page=2&per_page=2"), "{next}");
+    server.get("/search.json?q=field&facets=yes").await.assert_problem(400, &["\"facets\"", "1, or absent"]);
+}
+
+#[tokio::test]
 async fn near_means_within_the_radius_and_nearest_first() {
     let (_origin, server) = shared_mirror(600).await;
     indexed(&server).await;
@@ -318,11 +341,11 @@ async fn what_cannot_be_searched_is_refused() {
         ("q=", "bbox"),
         (long.as_str(), "200 characters"),
         ("q=a&sort=age", "\"sort\""),
-        ("q=a&sort=distance", "near=LAT,LNG"),
+        ("q=a&sort=distance", "together with near"),
         ("q=%22%22", "\"q\""),
         ("near=north", "\"near\""),
         ("near=1,2&radius=-1", "\"radius\""),
-        ("q=a&radius=5", "near=LAT,LNG"),
+        ("q=a&radius=5", "together with near"),
         ("bbox=1,2,3", "\"bbox\""),
         ("q=a&q=b", "twice"),
         ("q=a&per_page=0", "\"per_page\""),
@@ -330,6 +353,26 @@ async fn what_cannot_be_searched_is_refused() {
         ("q=%ff", "\"q\""),
     ] {
         server.get(&format!("{SEARCH}?{query}")).await.assert_problem(400, &[named]);
+    }
+}
+
+#[tokio::test]
+async fn a_search_looks_around_a_city_by_its_slug() {
+    let (origin, server) = shared_mirror(300).await;
+    indexed(&server).await;
+    let slug = slugs(origin, "cities").into_iter().next().unwrap();
+    let there = server.ok(&format!("{SEARCH}?city={slug}&near={slug}&radius=20038")).await.json();
+    let all = server.ok(&format!("{SEARCH}?city={slug}")).await.json();
+    assert!(there["total"].as_u64() > Some(0) && there["total"].as_u64() <= all["total"].as_u64(), "{there}");
+    assert_eq!(there["filters"], serde_json::json!({"near": slug, "radius": "20038", "city": slug}));
+    let found = server.ok(&format!("{SEARCH}?near={slug}&radius=40")).await.json();
+    let away: Vec<f64> =
+        found["items"].as_array().unwrap().iter().map(|item| item["distance_km"].as_f64().unwrap()).collect();
+    assert!(away.is_sorted() && away.iter().all(|km| *km <= 40.0), "{away:?}");
+    let file = server.ok(&format!("/dumps/listings.ndjson?near={slug}&radius=40")).await;
+    assert_eq!(Some(file.text().lines().count() as u64), found["total"].as_u64());
+    for target in [format!("{SEARCH}?near=atlantis"), "/dumps/listings.csv?near=atlantis".to_owned()] {
+        server.get(&target).await.assert_problem(400, &["\"near\"", "atlantis", "/api/cities.json"]);
     }
 }
 

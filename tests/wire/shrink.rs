@@ -75,7 +75,7 @@ async fn what_is_held_back_is_judged_anew_by_five_requests_and_accepted_by_comma
     wait_until("it is held back again", || async { !server.status().await["held"].is_null() }).await;
     let accepted = accept(&server).await;
     assert_eq!(accepted.0, 0, "{accepted:?}");
-    assert!(accepted.1.contains(&format!("published {}", server.snapshot().await)), "{accepted:?}");
+    assert!(accepted.1.contains(&format!("{} is the newest snapshot now: ", server.snapshot().await)), "{accepted:?}");
     assert_eq!(server.ok(LIST).await.total(), left);
     list_is_the_origins(&server, &origin, LIST).await;
     // Once is once.

@@ -1,6 +1,7 @@
 //! The table of metrics: name, type, labels, unit and help of each, and where its value is read.
 //!
-//! `docs/metrics.md` is made of it: `GRANDSTAND_GOLDEN=write cargo test --locked --lib metrics_page`. Callers: [`super`].
+//! `docs/metrics.md` is made of it and of the table of `/status` in `tests`:
+//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib metrics_page`. Callers: [`super`].
 
 use std::collections::BTreeMap;
 
@@ -275,61 +276,4 @@ table! {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::fmt::Write as _;
-    use std::path::Path;
-
-    use super::*;
-
-    const INTRODUCTION: &str = "\
-<!-- Generated from src/admin/metrics/table.rs by a test. Do not edit: change the table, then run
-     GRANDSTAND_GOLDEN=write cargo test --locked --lib metrics_page -->
-
-# Metrics
-
-`GET /metrics` on the [admin listener](operate.md#the-admin-listener) has these metrics, in the text format of
-Prometheus, or as OpenMetrics if `Accept` asks for it. A metric is absent when it has no meaning, for example the age of
-data that is not there yet. [`config/prometheus/`](../config/prometheus) has alert rules,
-[`config/grafana/`](../config/grafana) a dashboard.
-
-| metric | type | unit | labels | meaning |
-|---|---|---|---|---|
-";
-
-    fn page() -> String {
-        let mut page = INTRODUCTION.to_owned();
-        for metric in ALL {
-            let total = if metric.kind == Kind::Counter { "_total" } else { "" };
-            let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-            let (name, kind, unit) = (metric.name, metric.kind.as_str(), metric.unit);
-            // Writing to a String cannot fail.
-            let _ = writeln!(page, "| `{name}{total}` | {kind} | {unit} | {} | {} |", labels.join(", "), metric.help);
-        }
-        page
-    }
-
-    #[test]
-    fn the_metrics_page_is_current() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-        if std::env::var("GRANDSTAND_GOLDEN").is_ok_and(|mode| mode == "write") {
-            std::fs::write(&path, page()).unwrap();
-        }
-        let stored = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(stored, page(), "out of date: GRANDSTAND_GOLDEN=write cargo test --locked --lib metrics_page");
-    }
-
-    #[test]
-    fn names_are_unique_and_end_in_their_base_unit() {
-        let names: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), ALL.len());
-        for metric in ALL {
-            let Metric { name, unit, help, labels, .. } = metric;
-            assert!(name.starts_with("grandstand_") || name.starts_with("process_"), "{name}");
-            assert!(unit.is_empty() || name.ends_with(unit), "{name} is in {unit}");
-            assert!(["", "seconds", "bytes", "ratio"].contains(unit), "{name}: {unit} is no base unit");
-            assert!(!name.ends_with("_total") && !help.ends_with('.') && !help.contains(['\n', '\\', '|']), "{name}");
-            assert!(labels.iter().all(|label| *label != "le"), "{name}");
-        }
-    }
-}
+mod tests;

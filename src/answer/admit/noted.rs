@@ -1,4 +1,4 @@
-//! Reads the headers of a request in one pass, refuses a bad host, size or body, chooses the limiter, and asks it.
+//! Reads the headers of a request in one pass, and refuses a bad host, size or body.
 //!
 //! Not its path, and not its query. Callers: [`super`]; [`crate::answer`] for requests that cannot be read.
 
@@ -10,14 +10,13 @@ use http::header::{
 };
 use http::{HeaderValue, Method, Version};
 
-use crate::api::route::Window;
 use crate::clock::Monotonic;
-use crate::limit::{Decision, Limiter, Wish};
+use crate::limit::{Decision, Wish};
 use crate::semantics::hops::CDN_LOOP;
 use crate::semantics::problem::Problem;
-use crate::semantics::{client_address, target};
+use crate::semantics::target;
 
-use super::{Routed, Rules, View, route};
+use super::{Rules, View};
 
 /// The most fields that a request may have.
 pub(crate) const MOST_FIELDS: usize = 255;
@@ -99,31 +98,6 @@ pub(super) fn check_body(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Probl
         Some(length) if length <= MAX_REQUEST_BODY => Ok(()),
         _ => Err(Problem::content_too_large(MAX_REQUEST_BODY)),
     }
-}
-
-/// The question for the shared limiter about a request, and the client; `None`: a limiter of this process decides.
-pub(crate) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wish)> {
-    match window(&route(view, rules)) {
-        Window::Uncounted => return None,
-        Window::Pages if rules.pages.is_some() => return None,
-        Window::Pages | Window::Api => {}
-    }
-    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers);
-    let is_preflight = is_preflight(view, &check_host(view, &Noted::of(view.headers)));
-    Some((client, if is_preflight { Wish::Peek } else { Wish::Admit }))
-}
-
-/// The limiter that counts a request; `None`: it is not counted.
-pub(super) fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> Option<&'a Limiter> {
-    match window(routed) {
-        Window::Uncounted => None,
-        Window::Pages => Some(rules.pages.as_ref().unwrap_or(&rules.limiter)),
-        Window::Api => Some(&rules.limiter),
-    }
-}
-
-fn window(routed: &Result<Routed<'_>, Problem>) -> Window {
-    routed.as_ref().map_or(Window::Api, |routed| routed.route.window())
 }
 
 pub(super) fn is_preflight(view: &View<'_>, host: &Result<(), Problem>) -> bool {

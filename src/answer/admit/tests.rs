@@ -147,7 +147,7 @@ fn which_methods_there_are_depends_on_the_path() {
 #[test]
 fn what_changed_is_asked_for_by_a_known_endpoint() {
     let since = |target: &str| match ask(&rules(), "GET", target, &[]).admission {
-        Admission::Admitted { target: Target::Changes { since }, .. } => {
+        Admission::Admitted { target: Target::Api(ApiTarget::Changes { since }), .. } => {
             since.map_err(|problem| problem.detail().to_owned())
         }
         other => panic!("{target}: {other:?}"),
@@ -171,7 +171,7 @@ fn what_changed_is_asked_for_by_a_known_endpoint() {
 #[test]
 fn a_query_becomes_its_canonical_form() {
     let admitted = ask(&rules(), "GET", "/api/listings.json?per_page=100&snapshot=abc&x=1", &[]);
-    let Admission::Admitted { target: Target::List { query, pin, .. }, .. } = admitted.admission else {
+    let Admission::Admitted { target: Target::Api(ApiTarget::List { query, pin, .. }), .. } = admitted.admission else {
         panic!("{admitted:?}");
     };
     assert_eq!(query.per_page, 100);
@@ -185,7 +185,7 @@ fn odd_queries_are_told_apart() {
         other => Err(format!("{other:?}")),
     };
     for ordinary in ["listings.json", "listings.json?page=2&sport=golf&x=", "listings.json?snapshot="] {
-        assert!(matches!(target(ordinary), Ok(Target::List { .. })), "{ordinary}");
+        assert!(matches!(target(ordinary), Ok(Target::Api(ApiTarget::List { .. }))), "{ordinary}");
     }
     for (odd, is_refused) in [
         ("listings.json?page=0", true),
@@ -194,16 +194,18 @@ fn odd_queries_are_told_apart() {
         ("listings.json?sport=", false),
     ] {
         match target(odd) {
-            Ok(Target::OddList(asked)) => assert_eq!(asked.ours.is_err(), is_refused, "{odd}"),
+            Ok(Target::Api(ApiTarget::OddList(asked))) => assert_eq!(asked.ours.is_err(), is_refused, "{odd}"),
             other => panic!("{odd}: {other:?}"),
         }
     }
     for (spelled, raw) in [("sport=golf", None), ("city=new%20york&page=2", Some("city=new%20york&page=2"))] {
         let expected = raw.map(Box::from);
-        assert!(matches!(target(&format!("listings.json?{spelled}")), Ok(Target::List { raw, .. }) if raw == expected));
+        assert!(
+            matches!(target(&format!("listings.json?{spelled}")), Ok(Target::Api(ApiTarget::List { raw, .. })) if raw == expected)
+        );
     }
-    assert!(matches!(target("listings/x.json"), Ok(Target::NoListing(id)) if &*id == "x"));
-    assert!(matches!(target("listings/%2B%37.json"), Ok(Target::NoListing(id)) if &*id == "%2B7"));
+    assert!(matches!(target("listings/x.json"), Ok(Target::Api(ApiTarget::NoListing(id))) if &*id == "x"));
+    assert!(matches!(target("listings/%2B%37.json"), Ok(Target::Api(ApiTarget::NoListing(id))) if &*id == "%2B7"));
     for refused in ["listings.json?page=%FF", "sports.json?page=0"] {
         assert!(target(refused).is_err(), "{refused}");
     }

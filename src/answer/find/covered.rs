@@ -13,9 +13,7 @@ use crate::api::query::ListQuery;
 use crate::api::query::search::SearchQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::Key;
-use crate::cache::reply::Reply;
 use crate::mirror::copies::CopyError;
-use crate::mirror::details::Details;
 use crate::search::NotSearched;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::hops::Caller;
@@ -24,7 +22,7 @@ use crate::snapshot::dataset::Unselected;
 use crate::snapshot::pointer::Snapshot;
 use crate::snapshot::seconds::{Cut, Reading};
 use crate::snapshot::verdicts::Doubtful;
-use crate::store::{DetailRecord, DetailState};
+use crate::store::DetailState;
 use crate::tasks::blocking;
 
 use crate::answer::compose::FromSnapshot;
@@ -41,7 +39,7 @@ async fn rendered<T: Send + 'static>(large: bool, render: impl FnOnce() -> T + S
 }
 
 impl Finder {
-    /// `raw`: as in [`Target::List`](crate::answer::admit::Target::List).
+    /// `raw`: as in [`ApiTarget::List`](crate::answer::admit::ApiTarget::List).
     pub(super) async fn list(
         &self,
         named: NamedSnapshot,
@@ -54,11 +52,9 @@ impl Finder {
             None => self.covered_list(named, query, raw, client).await,
             Some(doubt) => {
                 // A slug that no term has is an open case here, too. The meaning found for others says nothing about it.
-                let seen = (named.pinned, named.beside.is_some());
-                match self.of_unknown_slugs(&named.published, &query, raw, seen) {
-                    Some(OddFound::Through(path)) => self.spare(&path, client).await,
-                    Some(OddFound::Problem(problem)) => Err(problem),
-                    _ => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
+                match self.of_unknown_slugs(&named, &query, raw) {
+                    Some(path) => self.spare(&path?, client).await,
+                    None => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
                 }
             }
         }
@@ -73,15 +69,14 @@ impl Finder {
         client: &Caller,
     ) -> Result<Found, Problem> {
         if !doubt.only_order || self.proxy.is_some() {
-            let past = named.beside.is_some() || (self.is_behind)();
-            match self.ask(&named.published, past, &query, client).await {
+            match self.ask(&named, &query, client).await {
                 Err(problem) if problem.status() != StatusCode::SERVICE_UNAVAILABLE => return Err(problem),
                 // The right listings in our order are better than none.
                 Err(_) if doubt.only_order => {}
                 Err(problem) => {
-                    let shape = doubt.shape.name();
+                    let name = doubt.name;
                     return Err(problem.because(&format!(
-                        "This server cannot answer for the origin, which answers queries with these filters otherwise ({shape})"
+                        "This server cannot answer for the origin, which answers queries with these filters otherwise ({name})"
                     )));
                 }
                 found => return found,
@@ -97,75 +92,63 @@ impl Finder {
         raw: Option<&str>,
         client: &Caller,
     ) -> Result<Found, Problem> {
-        let NamedSnapshot { published, pinned, beside } = named;
+        let pinned = named.pinned;
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
-            Some(reply) if reply.epoch() == published.epoch => {
-                return Ok(Found::of_snapshot(reply, published, pinned));
+            Some(reply) if reply.epoch() == named.published.epoch => {
+                return Ok(Found::of_snapshot(reply, named.published, pinned));
             }
             kept => kept,
         };
         let Key::List(query) = &key else { return Err(Problem::internal()) };
-        let past = || beside.is_some() || (self.is_behind)();
+        let published = &named.published;
         // An index that lacks terms cannot say that a slug is unknown.
         let is_unnamed = published.dataset.may_lack_a_term(&query.slugs);
-        if is_unnamed && let Some(found) = self.of_unknown_slugs(&published, query, raw, (pinned, beside.is_some())) {
-            return match found {
-                OddFound::Problem(problem) => Err(problem),
-                OddFound::Through(path) => self.read(&path, false, true, Some(&published), client).await,
-                _ => Err(Problem::internal()),
-            };
+        if is_unnamed && let Some(path) = self.of_unknown_slugs(&named, query, raw) {
+            return self.read(&path?, false, true, Some(published), client).await;
         }
-        let (cut, is_sure) = self.cut(&published, query, (pinned, beside.is_some()), client).await?;
-        match published.dataset.find_by(query, &cut) {
-            Ok(found) => {
-                // A query that selects no listing may be an open case, which only the data shows.
-                let look_up = || self.looked_up(&published, &cut.put(query), raw, (pinned, beside.is_some()));
-                let odd = if found.items.is_empty() { look_up() } else { None };
-                let is_odd = odd.is_some() || is_unnamed || !is_sure;
-                let is_provisional = is_unnamed || !is_sure || matches!(odd, Some(OddFound::Table));
-                match odd {
-                    Some(OddFound::List(mut applied)) => {
-                        let since = &mut applied.query.modified_since;
-                        *since = since.take().and(query.modified_since.clone());
-                        return self.odd_list(NamedSnapshot { published, pinned, beside }, applied, client).await;
-                    }
-                    Some(OddFound::Problem(problem)) => return Err(problem),
-                    Some(OddFound::Through(path)) => return self.spare(&path, client).await,
-                    Some(OddFound::AsAsked | OddFound::Table) | None => {}
-                }
-                if !pinned && !is_odd && beside.is_none() && !found.items.is_empty() {
-                    self.verdicts.note(query);
-                }
-                let pin = pinned.then(|| published.dataset.id.as_str());
-                let made = render::list(&published, query, found, &self.public_url, pin);
-                // An open case is not cached: the reply would hide a meaning that is found later.
-                let reply = if let Some(kept) = kept.filter(|_| !is_odd) {
-                    self.cache.renew_reply(key, kept, made)
-                } else {
-                    let made = Arc::new(made);
-                    if !pinned && !is_odd {
-                        self.cache.keep_if_wanted(key, &made);
-                    }
-                    made
-                };
-                let ours = Found::of_snapshot(reply, published, pinned);
-                Ok(if is_provisional { ours.provisional() } else { ours })
-            }
+        let (cut, is_sure) = self.cut(&named, query, client).await?;
+        let Ok(found) = published.dataset.find_by(query, &cut) else {
             // A term of the query is in doubt: the origin knows.
-            Err(_doubt) => self.ask(&published, past(), query, client).await,
+            return self.ask(&named, query, client).await;
+        };
+        // A query that selects no listing may be an open case, which only the data shows.
+        let odd = if found.items.is_empty() { self.looked_up(&named, &cut.put(query), raw) } else { None };
+        let is_ordinary = odd.is_none() && !is_unnamed && is_sure;
+        let is_provisional = is_unnamed || !is_sure || matches!(odd, Some(OddFound::Table));
+        match odd {
+            Some(OddFound::List(mut applied)) => {
+                let since = &mut applied.query.modified_since;
+                *since = since.take().and(query.modified_since.clone());
+                return self.odd_list(named, applied, client).await;
+            }
+            Some(OddFound::Problem(problem)) => return Err(problem),
+            Some(OddFound::Through(path)) => return self.spare(&path, client).await,
+            Some(OddFound::AsAsked | OddFound::Table) | None => {}
         }
+        if !pinned && is_ordinary && !found.items.is_empty() {
+            self.verdicts.note(query);
+        }
+        let pin = pinned.then(|| published.dataset.id.as_str());
+        let made = render::list(published, query, found, &self.public_url, pin);
+        // An open case is not cached: the reply would hide a meaning that is found later.
+        let reply = if let Some(kept) = kept.filter(|_| is_ordinary) {
+            self.cache.renew_reply(key, kept, made)
+        } else {
+            let made = Arc::new(made);
+            if !pinned && is_ordinary {
+                self.cache.keep_if_wanted(key, &made);
+            }
+            made
+        };
+        let ours = Found::of_snapshot(reply, named.published, pinned);
+        Ok(if is_provisional { ours.provisional() } else { ours })
     }
 
     /// Which listings the `modified_since` of a query selects, and whether the origin has said so.
-    async fn cut(
-        &self,
-        published: &Arc<Snapshot>,
-        query: &ListQuery,
-        (pinned, past): (bool, bool),
-        client: &Caller,
-    ) -> Result<(Cut, bool), Problem> {
+    async fn cut(&self, named: &NamedSnapshot, query: &ListQuery, client: &Caller) -> Result<(Cut, bool), Problem> {
+        let published = &named.published;
         let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return Ok((Cut::exactly(0), true)) };
         if self.verdicts.are_ignored() || published.dataset.find(query).is_err() {
             return Ok((Cut::exactly(at), true));
@@ -177,7 +160,7 @@ impl Finder {
         };
         let mut reading = read().await?;
         if matches!(reading, Reading::Unsure(_))
-            && self.may_ask(pinned, past)
+            && self.may_ask(named)
             && let (Some(instants), Some(proxy)) = (&self.instants, &self.proxy)
         {
             Box::pin(instants.learn(published.dataset.asked_about(at), proxy.asker(client))).await;
@@ -185,22 +168,19 @@ impl Finder {
         }
         Ok(match reading {
             // All pages of a snapshot have one meaning, whatever is learned between them.
-            Reading::Sure(_) if pinned && published.dataset.hides(at) => (published.dataset.most_after(at), false),
+            Reading::Sure(_) if named.pinned && published.dataset.hides(at) => {
+                (published.dataset.most_after(at), false)
+            }
             Reading::Sure(cut) => (cut, true),
             Reading::Unsure(cut) => (cut, false),
         })
     }
 
-    /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the
-    /// origin has only its present data.
-    async fn ask(
-        &self,
-        published: &Snapshot,
-        past: bool,
-        query: &ListQuery,
-        client: &Caller,
-    ) -> Result<Found, Problem> {
-        if past {
+    /// Asks the origin for an answer that the snapshot does not have.
+    async fn ask(&self, named: &NamedSnapshot, query: &ListQuery, client: &Caller) -> Result<Found, Problem> {
+        let published = &named.published;
+        // The origin has only its present data.
+        if named.beside.is_some() || self.current.view().is_behind() {
             let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return Err(Problem::snapshot_unavailable(published.dataset.id.as_str(), why).after(3600));
         }
@@ -210,11 +190,10 @@ impl Finder {
     pub(super) async fn taxonomy(&self, named: NamedSnapshot, kind: TaxonomyKind) -> Result<Found, Problem> {
         let NamedSnapshot { published, pinned, beside } = named;
         let key = Key::Taxonomy(kind);
-        let made_of = || render::basis_of_taxonomy(&published, kind);
         // The cache has the reply of the current snapshot.
         let served = beside.is_none();
         let kept = self.cache.reply(&key).filter(|_| served);
-        if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
+        if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
             return Ok(Found::of_snapshot(reply, published, pinned));
         }
         let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
@@ -224,7 +203,6 @@ impl Finder {
             tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
             Problem::internal()
         })?;
-        let made = made.made_of(made_of());
         let reply = if let Some(kept) = kept {
             self.cache.renew_reply(key, kept, made)
         } else {
@@ -236,18 +214,6 @@ impl Finder {
             made
         };
         Ok(Found::of_snapshot(reply, published, pinned))
-    }
-
-    /// Whether a cached reply is right for this snapshot: of its epoch, or rendered from the same data.
-    fn holds(&self, reply: &Reply, published: &Snapshot, made_of: impl FnOnce() -> u128) -> bool {
-        if reply.epoch() == published.epoch {
-            return true;
-        }
-        let holds = reply.is_made_of(made_of());
-        if holds {
-            self.cache.confirm_reply(reply, published.epoch);
-        }
-        holds
     }
 
     /// The detail of a listing: the stored one, else the origin's, which is stored.
@@ -266,10 +232,8 @@ impl Finder {
         };
         let details = self.details.as_ref().ok_or_else(Problem::internal)?;
         let kept = self.cache.reply(&Key::Detail(id));
-        // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may
-        // still have its detail although the store has not.
-        let made_of = || if details.holds(id) { render::basis_of_detail(&published) } else { render::NO_BASIS };
-        if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
+        // A newer record makes the cache forget the reply.
+        if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
             return Ok(Found::of_snapshot(reply, published, false));
         }
         let revision = details.revision();
@@ -301,32 +265,23 @@ impl Finder {
                 }
             }
         };
-        self.answer_detail(details, published, id, record, revision, forwarded).await
-    }
-
-    async fn answer_detail(
-        &self,
-        details: &Details,
-        published: Arc<Snapshot>,
-        id: ListingId,
-        record: DetailRecord,
-        revision: u64,
-        forwarded: Option<CacheOutcome>,
-    ) -> Result<Found, Problem> {
         if record.meta.state == DetailState::Gone {
             return Err(Problem::unknown_listing(id.to_string()));
         }
         let (shown, body) = (published.clone(), record.body);
         let made = rendered(body.len() > LARGE, move || render::detail(&shown, body)).await?;
-        let reply = Arc::new(made.made_of(render::basis_of_detail(&published)));
-        if forwarded.is_none() {
-            let key = Key::Detail(id);
-            // A newer record may have arrived while the older one was rendered; its arrival forgets the key.
-            if self.cache.keep_if_wanted(key.clone(), &reply) && details.revision() != revision {
-                self.cache.forget(&key);
-            }
+        if forwarded.is_some() {
+            return Ok(Found::Snapshot(FromSnapshot { reply: Arc::new(made), published, forwarded, pinned: false }));
         }
-        Ok(Found::Snapshot(FromSnapshot { reply, published, forwarded, pinned: false }))
+        let key = Key::Detail(id);
+        let reply = self.cache.settle_reply(key.clone(), kept.clone(), made);
+        // A newer record may have arrived while the older one was rendered: its arrival forgot the key, and the older one
+        // must not come back. One that was confirmed did not.
+        let is_new = kept.is_none_or(|kept| !Arc::ptr_eq(&kept, &reply));
+        if is_new && details.revision() != revision {
+            self.cache.forget(&key);
+        }
+        Ok(Found::of_snapshot(reply, published, false))
     }
 
     pub(super) async fn changes(&self, published: Arc<Snapshot>, since: Box<str>) -> Result<Found, Problem> {
@@ -335,7 +290,7 @@ impl Finder {
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
             return Ok(Found::of_snapshot(reply, published, false));
         }
-        let journal = (self.journal)();
+        let journal = self.current.view().journal.clone();
         let large = journal.is_large();
         let (shown, named) = (published.clone(), since.clone());
         let make = move || {
@@ -384,6 +339,10 @@ pub(in crate::answer) fn unselected(why: &Unselected, unavailable: fn(&str) -> P
     if let Unselected::Unknown { kind, slug } = why {
         let expected = format!("must be a slug of {}", kind.path());
         return Problem::bad_parameter(kind.parameter(), &slug[..], &expected);
+    }
+    if let Unselected::Nowhere { slug } = why {
+        let expected = format!("must be LAT,LNG in degrees, or a slug of {}", TaxonomyKind::Cities.path());
+        return Problem::bad_parameter("near", &slug[..], &expected);
     }
     unavailable(&why.to_string()).after(60)
 }

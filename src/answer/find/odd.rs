@@ -43,43 +43,39 @@ impl Found {
 }
 
 impl Finder {
-    /// Whether the origin may be asked beside this snapshot.
-    pub(super) fn may_ask(&self, pinned: bool, past: bool) -> bool {
-        self.proxy.is_some() && !pinned && !past && !(self.is_behind)()
+    /// Whether the origin may be asked beside this snapshot: not if the client named it, because the origin has only its
+    /// present data.
+    pub(super) fn may_ask(&self, named: &NamedSnapshot) -> bool {
+        !named.pinned && self.may_ask_at_all()
     }
 
-    /// How a query is answered that selects no listing; `None`: nothing is odd about it. `past`: the snapshot is not the
-    /// newest.
-    pub(super) fn looked_up(
-        &self,
-        published: &Snapshot,
-        query: &ListQuery,
-        raw: Option<&str>,
-        (pinned, past): (bool, bool),
-    ) -> Option<OddFound> {
+    fn may_ask_at_all(&self) -> bool {
+        self.proxy.is_some() && !self.current.view().is_behind()
+    }
+
+    /// How a query is answered that selects no listing; `None`: nothing is odd about it.
+    pub(super) fn looked_up(&self, named: &NamedSnapshot, query: &ListQuery, raw: Option<&str>) -> Option<OddFound> {
         let known = |row| self.verdicts.meaning(row);
+        let published = &named.published;
         let form = &published.meta.form;
         let decision = odd::of_empty(known, &published.dataset, query, form.page_size, self.now_nanos())?;
         if self.verdicts.are_ignored() {
             return Some(OddFound::AsAsked);
         }
-        Some(Self::odd_found(decision, spelled(published, query, raw), self.may_ask(pinned, past)))
+        Some(Self::odd_found(decision, spelled(published, query, raw), self.may_ask(named)))
     }
 
-    /// The origin's answer to slugs that no term has, where no meaning of theirs counts; `None`: there are none, or nobody
-    /// can be asked.
+    /// Where the origin is asked for slugs that no term has, where no meaning of theirs counts, or why it is not; `None`:
+    /// there are none, or nobody can be asked.
     pub(super) fn of_unknown_slugs(
         &self,
-        published: &Snapshot,
+        named: &NamedSnapshot,
         query: &ListQuery,
         raw: Option<&str>,
-        (pinned, past): (bool, bool),
-    ) -> Option<OddFound> {
-        let odds = odd::unknown_slugs(&published.dataset, query);
-        if odds.is_empty() || !self.may_ask(pinned, past) {
-            return None;
-        }
-        Some(Self::odd_found(Decision::Unknown(odds), spelled(published, query, raw), true))
+    ) -> Option<Result<String, Problem>> {
+        let odds = odd::unknown_slugs(&named.published.dataset, query);
+        let asks = !odds.is_empty() && self.may_ask(named);
+        asks.then(|| askable(&odds, spelled(&named.published, query, raw)))
     }
 
     /// `path`: the query for the origin, with the client's bytes for these values.
@@ -89,14 +85,7 @@ impl Finder {
             Decision::List(applied) => OddFound::List(applied),
             Decision::Refused(status, odd) => OddFound::Problem(refused(status, &odd)),
             Decision::Unknown(_) if !may_ask => OddFound::Table,
-            Decision::Unknown(odds) => match odds.iter().find(|odd| !odd.is_askable()) {
-                None => OddFound::Through(path(&odds)),
-                Some(odd) => OddFound::Problem(Problem::bad_parameter(
-                    odd.parameter,
-                    odd.values.join(", "),
-                    "must be at most 32 ASCII letters, digits, spaces and + - . , : _",
-                )),
-            },
+            Decision::Unknown(odds) => askable(&odds, path).map_or_else(OddFound::Problem, OddFound::Through),
         }
     }
 
@@ -108,7 +97,7 @@ impl Finder {
         client: &Caller,
     ) -> Result<Found, Problem> {
         // It has a key of its own, and perhaps a cached reply.
-        if applied.is_ordinary() {
+        if applied.empty == odd::Empty::No {
             return Box::pin(self.list(named, applied.query, None, client)).await;
         }
         let NamedSnapshot { published, pinned, .. } = named;
@@ -133,12 +122,14 @@ impl Finder {
         if self.verdicts.are_ignored() {
             return self.list(named, ours?, None, client).await;
         }
-        let may_ask = self.may_ask(named.pinned, named.beside.is_some());
+        let may_ask = self.may_ask(&named);
         let known = |row| self.verdicts.meaning(row);
         let decision = odd::of_odd(known, &named.published.dataset, &odd, page_size, self.now_nanos());
         match Self::odd_found(decision, |odds| odd.path(odds), may_ask) {
             // Which listings it is without is the origin's to say.
-            OddFound::List(applied) if !applied.is_ordinary() && self.verdicts.doubts(&applied.query).is_some() => {
+            OddFound::List(applied)
+                if applied.empty == odd::Empty::Page && self.verdicts.doubts(&applied.query).is_some() =>
+            {
                 if !may_ask {
                     return Err(Problem::unavailable(self.absent.query).after(self.absent.retry_after));
                 }
@@ -182,10 +173,19 @@ impl Finder {
         match row.and_then(|row| self.verdicts.meaning(row)) {
             Some(Meaning::Refused(status)) if status != 404 => Err(Problem::refused_value(status, "id", text)),
             Some(_) => Err(ours),
-            None if self.verdicts.are_ignored() || !self.may_ask(false, false) => Err(ours),
+            None if self.verdicts.are_ignored() || !self.may_ask_at_all() => Err(ours),
             None if !is_askable(text) => Err(ours),
             None => self.spare(&format!("/api/listings/{id}.json"), client).await,
         }
+    }
+}
+
+/// The path to ask the origin for, unless a value is one that is not sent to it.
+fn askable(odds: &[Odd], path: impl Fn(&[Odd]) -> String) -> Result<String, Problem> {
+    const WHAT: &str = "must be at most 32 ASCII letters, digits, spaces and + - . , : _";
+    match odds.iter().find(|odd| !odd.is_askable()) {
+        None => Ok(path(odds)),
+        Some(odd) => Err(Problem::bad_parameter(odd.parameter, odd.values.join(", "), WHAT)),
     }
 }
 

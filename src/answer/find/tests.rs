@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use super::*;
 use crate::api::hash::ContentHash;
@@ -16,9 +15,10 @@ use crate::config::Config;
 use crate::pages::Site;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::journal::Entry;
+use crate::snapshot::journal::{Entry, Journal};
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::meta::SnapshotMeta;
+use crate::snapshot::pointer::View;
 use crate::snapshot::verdicts::table::{Table, Told};
 
 const PUBLIC: &str = "http://mirror.test";
@@ -57,7 +57,6 @@ fn dataset(content: Content) -> Arc<Dataset> {
 struct Rig {
     finder: Arc<Finder>,
     old: Arc<Snapshot>,
-    journal: Arc<Mutex<Journal>>,
 }
 
 impl Rig {
@@ -68,10 +67,9 @@ impl Rig {
         let earlier = EarlierSnapshots::default();
         earlier.replaced(old.clone(), new.id.as_str());
         let entry = Entry::between(&old.dataset, &new, 5);
-        let journal = Arc::new(Mutex::new(Journal::new([entry])));
-        let known = journal.clone();
+        let journal = Arc::new(Journal::new([entry]));
+        current.show(View { journal, ..View::clone(&current.view()) });
         let finder = Finder {
-            is_behind: Box::new(|| false),
             current,
             cache: Cache::new(1 << 20),
             details: None,
@@ -80,13 +78,14 @@ impl Rig {
             instants: None,
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
-            journal: Box::new(move || Arc::new(known.lock().clone())),
             rendering: Shares::new(2, 1),
             pages: ArcSwap::from_pointee(Pages::new(Site {
                 public_url: PUBLIC.into(),
                 usage: "offline",
                 has_snapshots: true,
                 requests_per_minute: 60,
+                tiles: None,
+                tiles_credit: None,
             })),
             earlier,
             searches: None,
@@ -95,29 +94,29 @@ impl Rig {
             verdicts: Verdicts::default(),
             clock: Clock::system(),
         };
-        Self { finder: Arc::new(finder), old, journal }
+        Self { finder: Arc::new(finder), old }
     }
 
     fn id(&self) -> &str {
         self.old.dataset.id.as_str()
     }
 
-    async fn find(&self, target: Target) -> Found {
-        self.finder.find(target, Coding::Identity, IpAddr::from([127, 0, 0, 1]).into(), &Unread::of(None)).await
+    async fn find(&self, target: ApiTarget) -> Found {
+        self.finder.find(target, Coding::Identity, IpAddr::from([127, 0, 0, 1]).into()).await
     }
 
     async fn list(&self, query: &str) -> Found {
         let Parameters { list, snapshot, .. } = Parameters::parse(query).unwrap();
-        self.find(Target::List { query: list, pin: snapshot, has_size: true, raw: None }).await
+        self.find(ApiTarget::List { query: list, pin: snapshot, has_size: true, raw: None }).await
     }
 
     async fn sports(&self, pin: Option<&str>) -> String {
-        let found = self.find(Target::Taxonomy { kind: TaxonomyKind::Sports, pin: pin.map(Into::into) }).await;
+        let found = self.find(ApiTarget::Taxonomy { kind: TaxonomyKind::Sports, pin: pin.map(Into::into) }).await;
         shown(found).text
     }
 
     async fn changes(&self, since: &str) -> Found {
-        self.find(Target::Changes { since: Ok(since.into()) }).await
+        self.find(ApiTarget::Changes { since: Ok(since.into()) }).await
     }
 }
 
@@ -247,7 +246,9 @@ async fn what_changed_is_kept_when_it_is_wanted_and_made_anew_after_a_switch() {
     assert_eq!((rig.finder.cache.size().1, &second.text), (1, &first.text));
     let served = rig.finder.current.get().unwrap();
     let next = dataset(content(29, "new"));
-    rig.journal.lock().push(Entry::between(&served.dataset, &next, 6));
+    let mut view = View::clone(&rig.finder.current.view());
+    Arc::make_mut(&mut view.journal).push(Entry::between(&served.dataset, &next, 6));
+    rig.finder.current.show(view);
     assert_eq!(shown(rig.changes(rig.id()).await).tag, first.tag, "the switch does not show yet");
     rig.finder.current.swap(next, meta(3_000_000), 3);
     let third = shown(rig.changes(rig.id()).await);

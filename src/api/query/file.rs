@@ -58,7 +58,7 @@ mod tests {
             ("sort=name", "`sort`"),
             ("modified_since=2026-01-01", "`modified_since`"),
             ("bom=2", "`bom`"),
-            ("radius=5", "near=LAT,LNG"),
+            ("radius=5", "together with near"),
             ("q=%2B", "`q`"),
         ] {
             assert!(parse(raw, true).is_err_and(|error| error.contains(named)), "{raw}");

@@ -53,7 +53,7 @@ fn what_the_tool_signs_is_accepted_and_what_we_sign_the_tool_accepts() {
     let signature = Signature::beside(&dir.path().join("file")).unwrap().unwrap();
     let (a, b) = (public(dir.path(), "a.pub"), public(dir.path(), "b.pub"));
     let signed = signature.verify(Cursor::new(&bytes), &trusted(&[&b, &a])).unwrap();
-    assert_eq!((signed.comment.as_str(), signed.file_hash), ("a comment", blake3::hash(&bytes)));
+    assert_eq!(signed.comment, "a comment");
     let shown = fs::read_to_string(dir.path().join("a.pub")).unwrap();
     assert!(shown.contains(&signed.key.to_string()), "{shown} has not {}", signed.key);
 
@@ -164,4 +164,24 @@ fn only_a_regular_file_is_opened_by_whatever_links() {
         assert!(refused.contains(what), "{what}: {refused}");
     }
     assert_eq!(open_regular(&none).unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn whose_a_bundle_is_comes_before_what_is_wrong_with_it() {
+    let (dir, mut bytes) = setting();
+    bytes[..8].copy_from_slice(&crate::bundle::MAGIC[..8]);
+    let signer = Signer::open(&dir.path().join("a.key"), never).unwrap();
+    let text = signer.sign(Cursor::new(&bytes), "snapshot 1").unwrap();
+    let keys = trusted(&[&public(dir.path(), "a.pub")]);
+    let judged = |bytes: &[u8]| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let signature = Signature::parse(text.as_bytes()).unwrap();
+        open(file, Claim::Signed(signature), &keys, None, &mut |_, _| {}).unwrap_err()
+    };
+    let error = judged(&bytes);
+    assert!(matches!(error, TrustError::Bundle(_)), "whole, and no bundle: {error}");
+    bytes[150_000] ^= 1;
+    let error = judged(&bytes);
+    assert!(matches!(error, TrustError::Signature(SignatureError::Wrong(_))), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Bundles that an earlier version wrote: they must still open, and mean the same.
+//! Bundles of each format: they must open, and mean the same.
 //!
 //! Never write one of these anew: a new format gets new files. `GRANDSTAND_FIXTURE=write cargo test fixture` makes
 //! those that are not there.
@@ -22,8 +22,8 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
     new.content.summaries[1] = summary(1, 2);
     new.details.extend([detail(1, 2)]);
     new.content.taxonomies[2] = old.content.taxonomies[2].replace("\"a\"", "\"b\"").into();
-    let full = fixture("bundle-v1.gsb", || old.full());
-    let delta = fixture("bundle-v1-delta.gsb", || new.bundle(Some(&old)).0);
+    let full = fixture("bundle-v1.gsb", || panic!("{NO_WRITER}"));
+    let delta = fixture("bundle-v1-delta.gsb", || panic!("{NO_WRITER}"));
 
     let bundle = open(&full).unwrap();
     assert_eq!(bundle.digest().to_string(), FULL);
@@ -45,7 +45,7 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
 #[test]
 fn bundles_of_format_2_open_without_their_lessons() {
     let world = World::of(1..13);
-    let full = fixture("bundle-v2.gsb", || panic!("no program writes format 2 any more"));
+    let full = fixture("bundle-v2.gsb", || panic!("{NO_WRITER}"));
     let bundle = open(&full).unwrap();
     assert_eq!(bundle.format(), 2);
     assert_eq!((bundle.content(), bundle.evidence_over(Evidence::new())), (Some(&world.content), world.evidence));
@@ -57,13 +57,44 @@ fn bundles_of_format_2_open_without_their_lessons() {
 fn a_delta_of_format_4_opens_and_means_what_it_meant() {
     let (old, new) = (World::of(1..13), World::of(1..14).with_evidence_of_its_own());
     let old = old.with_evidence_of_its_own();
-    let delta = fixture("bundle-v4-delta.gsb", || new.bundle_that_keeps_evidence(&old));
-    let bundle = open(&delta).unwrap();
-    assert_eq!((bundle.format(), bundle.manifest().keeps_evidence), (4, true));
-    assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
-    assert_eq!(bundle.evidence_over(old.evidence), new.evidence);
-    assert_eq!(details_of(&bundle, &delta).unwrap().len(), 1);
+    let bundle = means_what_it_meant(&old, &new, "bundle-v4-delta.gsb", || panic!("{NO_WRITER}"));
+    assert_eq!(bundle.format(), 4);
 }
 
+#[test]
+fn bundles_of_this_format_open_and_mean_what_they_meant() {
+    let [mut old, mut new] = [1..13, 1..14].map(|ids| World::of(ids).with_evidence_of_its_own());
+    for world in [&mut old, &mut new] {
+        world.meta.form.page_size = 20;
+        world.verdicts = Some(Told::of_assumptions(["city-heeded", "order"]));
+        world.content.envelope.fields.push(EnvelopeField::Total);
+        world.content.envelope.state_total(21, 1);
+    }
+    let [mut old, new] = [old, new].map(World::with_evidence_of_its_own);
+    let full = fixture("bundle-v5.gsb", || old.full());
+    let bundle = open(&full).unwrap();
+    assert_eq!((bundle.format(), bundle.content()), (FORMAT, Some(&old.content)));
+    assert_eq!(bundle.evidence_over(Evidence::new()), old.evidence);
+    assert_eq!(bundle.manifest().told(), old.verdicts.take().unwrap());
+    assert_eq!(
+        (bundle.meta(old.meta.published_ms), details_of(&bundle, &full).unwrap()),
+        (old.meta.clone(), old.details.clone())
+    );
+    let bundle = means_what_it_meant(&old, &new, "bundle-v5-delta.gsb", || new.bundle_that_keeps_evidence(&old));
+    assert_eq!((bundle.format(), Some(bundle.manifest().told())), (FORMAT, new.verdicts.clone()));
+}
+
+/// A delta of one more listing, which keeps the evidence of its base.
+fn means_what_it_meant(old: &World, new: &World, name: &str, make: impl FnOnce() -> Vec<u8>) -> Bundle {
+    let delta = fixture(name, make);
+    let bundle = open(&delta).unwrap();
+    assert!(bundle.manifest().keeps_evidence);
+    assert_eq!(bundle.content_over(Some(&old.content)).unwrap(), new.content);
+    assert_eq!(bundle.evidence_over(old.evidence.clone()), new.evidence);
+    assert_eq!(details_of(&bundle, &delta).unwrap().len(), 1);
+    bundle
+}
+
+const NO_WRITER: &str = "no program writes this format any more";
 const FULL: &str = "905f64fbe8874acb7fd5535398eceb83658d582fc2eac6efcf690dbd6be5ee7b";
 const DELTA: &str = "1fda729de292989a62e7cfe8af3f7b94e42122d30a76f3175b3b0f1bfeea997f";

@@ -42,12 +42,8 @@ fn take_apart(bytes: &[u8]) -> Vec<Made> {
 
 /// A bundle of these parts, with every hash and the end right.
 fn put_together(parts: &[Made]) -> Vec<u8> {
-    put_together_in(1, parts)
-}
-
-fn put_together_in(format: u16, parts: &[Made]) -> Vec<u8> {
-    let mut out = part::start(format).to_vec();
-    let (mut chain, mut digest, mut sum) = (part::first(format), part::first(format), 0);
+    let mut out = part::start(FORMAT).to_vec();
+    let (mut chain, mut digest, mut sum) = (part::first(FORMAT), part::first(FORMAT), 0);
     let mut add = |made: &Made, chain: &mut _| {
         let packed = made.packed.clone().unwrap_or_else(|| pack(&made.raw));
         let raw = made.says.unwrap_or(made.raw.len() as u32);
@@ -100,23 +96,21 @@ fn what_is_put_together_rightly_is_accepted() {
 }
 
 #[test]
-fn only_a_delta_of_format_4_without_evidence_of_its_own_keeps_that_of_its_base() {
+fn only_a_delta_without_evidence_of_its_own_keeps_that_of_its_base() {
     let [old, new] = [1..7, 1..9].map(|ids| World::of(ids).with_evidence_of_its_own());
     let kept = take_apart(&new.bundle_that_keeps_evidence(&old));
-    assert_eq!(put_together_in(4, &kept), new.bundle_that_keeps_evidence(&old));
-    let error = open(&put_together_in(3, &kept)).unwrap_err().to_string();
-    assert!(error.contains("bundles of format 3 have their own evidence"), "{error}");
+    assert_eq!(put_together(&kept), new.bundle_that_keeps_evidence(&old));
     let own = take_apart(&new.bundle(Some(&old)).0);
     let mut both = kept.clone();
     let evidence = own[first(&own, Kind::Evidence)].clone();
     both.insert(first(&kept, Kind::Details), evidence);
-    let error = open(&put_together_in(4, &both)).unwrap_err();
+    let error = open(&put_together(&both)).unwrap_err();
     assert!(matches!(error, BundleError::Disagrees { .. }), "{error}");
     let mut full = parts();
     let at = first(&full, Kind::Manifest);
     full[at].raw.pop();
     full[at].raw.extend_from_slice(b",\"keeps_evidence\":true}");
-    let error = open(&put_together_in(4, &full)).unwrap_err().to_string();
+    let error = open(&put_together(&full)).unwrap_err().to_string();
     assert!(error.contains("has no base whose evidence"), "{error}");
 }
 

@@ -1,7 +1,7 @@
 //! `grandstand bundle import`: a bundle's snapshot becomes the newest one.
 //!
-//! Everything is verified before the first change: by a running server, or here before a data directory is opened. Callers:
-//! [`super`].
+//! Everything is verified before the first change: by a running server, or here before a data directory is opened, made or
+//! repaired. Callers: [`super`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{not_done, signature, signed, told, unread, verified};
+use super::{Unread, not_done, signature, signed, told};
 use crate::app::hosted::Purpose;
 use crate::bundle::Manifest;
-use crate::bundle::signature::{Voucher, text_beside};
+use crate::bundle::signature::{Opened, Voucher, text_beside};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::target::Named;
@@ -51,14 +51,24 @@ impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let (path, file, voucher) = unread(&self.file, &config)?;
-        if self.server.running()?.is_none() {
-            // Before a data directory is made or repaired for it.
-            verified(&path, file.try_clone()?, voucher.clone())?;
-        }
+        let unread = Unread::of(&self.file, &config)?;
+        let path = unread.path.clone();
+        let (file, voucher, bundle) = if self.server.running()?.is_some() {
+            let (file, voucher) = unread.vouched()?;
+            (file, voucher, None)
+        } else {
+            let Opened { file, bundle, voucher } = unread.open()?;
+            (file, voucher, Some(bundle))
+        };
         let server = self.server.server(&config, &Purpose::Import)?;
         let place = if server.is_here() { server.admin.clone() } else { format!("the server at {}", server.admin) };
-        let outcome = self.upload(&server, &path, &file, &voucher);
+        let outcome = match (server.hosted(), bundle) {
+            (Some(hosted), Some(bundle)) => {
+                let opened = Opened { file, bundle, voucher: voucher.clone() };
+                hosted.import(opened, self.allow_older).map_err(|error| not_done(&path, "imported")(error.into()))
+            }
+            _ => self.upload(&server, &path, &file),
+        };
         server.close();
         let outcome = outcome?;
         let ImportOutcome { imported, manifest, signed_by } = &outcome;
@@ -105,10 +115,9 @@ impl Import {
     }
 
     /// Has a server import it.
-    fn upload(&self, server: &Server, path: &Path, file: &File, voucher: &Voucher) -> Result<ImportOutcome, Failure> {
-        // Whether it is a signature is for the server to say; here it is known already.
-        let is_ignored = server.is_here() && matches!(voucher, Voucher::Unreadable(_));
-        let signature = if is_ignored { None } else { text_beside(path)? };
+    fn upload(&self, server: &Server, path: &Path, file: &File) -> Result<ImportOutcome, Failure> {
+        // Whether it is a signature is for the server to say.
+        let signature = text_beside(path)?;
         let query = if self.allow_older { "?allow_older=true" } else { "" };
         let done = server.upload(query, signature.as_deref(), file).map_err(not_done(path, "imported"))?;
         Ok(serde_json::from_value(done)?)

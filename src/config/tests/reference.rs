@@ -43,6 +43,59 @@ The column *use* says which [use](README.md#words) a key matters for. Other uses
 const RELOAD: &str = "\n## Reload\n\n`SIGHUP` and `POST /reload` on the admin listener read the configuration again. \
     See [Run it as a service](service.md#reload). A reload changes these keys; all others need a restart:\n\n";
 
+/// What belongs to the keys, and is declared by none.
+const MORE: &str = "
+What it does with some of them:
+
+* `rate_limit.requests_per_minute`, `.override`: the requests of the last 60 seconds count in the new limit.
+* `rate_limit.ipv6_prefix`: IPv6 clients start at zero.
+* `rate_limit.store_password_file`: the next connection to Redis uses it.
+* `replica.poll`: the replica reads the head at once, then at the new interval.
+* `limits.connections`: idle connections beyond a lower limit are closed, the longest idle ones first.
+* `mirror.keep`: snapshots that are no longer kept are removed at once.
+
+## Options of object stores
+
+`[publish.options]` and `[replica.options]` have the names of the library `object_store`, in lower case. Durations have
+units (`\"10s\"`). `grandstand check` reports unknown names and options without effect.
+
+| object store | options |
+|---|---|
+| S3 | `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`, `aws_region`, `aws_endpoint`, `aws_virtual_hosted_style_request`, [and more](https://docs.rs/object_store/latest/object_store/aws/enum.AmazonS3ConfigKey.html) |
+| Google | `google_service_account`, `google_service_account_key`, [and more](https://docs.rs/object_store/latest/object_store/gcp/enum.GoogleConfigKey.html) |
+| Azure | `azure_storage_account_name`, `azure_storage_account_key`, `azure_storage_sas_key`, `azure_storage_endpoint`, [and more](https://docs.rs/object_store/latest/object_store/azure/enum.AzureConfigKey.html) |
+| [a web server](fleet.md#a-web-server-as-the-object-store) | `username`, `password`: basic authentication |
+| all of these | `connect_timeout`, `read_timeout`, `timeout`, `user_agent`, `allow_http`, `http1_only` (the default), `http2_only`, and more |
+
+## Proxy variables
+
+`origin.proxy`, `publish.proxy` and `replica.proxy` override these variables. Of two spellings, the one in lower case
+counts. They never apply to this machine; the keys do.
+
+| variable | meaning |
+|---|---|
+| `http_proxy` | the proxy for `http://` addresses. `HTTP_PROXY` is not read: a web server sets it from a header of its clients |
+| `https_proxy`, `HTTPS_PROXY` | the proxy for `https://` addresses |
+| `all_proxy`, `ALL_PROXY` | the proxy for those of the two that have none |
+| `no_proxy`, `NO_PROXY` | names, addresses and networks that are asked directly: `.example.org,10.0.0.0/8`. `*`: all |
+
+## Fixed bounds
+
+On the public listener, beside [`[limits]`](#limits):
+
+| bound | value |
+|---|---|
+| request line; all request headers | 48 KiB each; at most 255 headers |
+| headers of the first request complete; TLS handshake | 15 s; 10 s |
+| idle connection, until the headers of its next request are complete | 60 s |
+| request body: pause of the client; whole body | 10 s; 30 s |
+| answer: time until its client has read 64 KiB more, or the rest | 30 s |
+| unread answers of an HTTP/2 connection, and of one client (over HTTP/1.1: those above 64 KiB; a body counts 1 MiB at most) | 8 MiB; 32 MiB. Then further requests wait; without progress for 30 s they fail (HTTP/1.1: 503). Trusted proxies are exempt |
+| the same, with requests that wait | 16 MiB; 64 MiB. Then further HTTP/2 streams are refused |
+| the same, of all clients together | 512 MiB. Then each client may have 256 KiB |
+| connection to the origin, an object store or Redis: new requests on it | for 5 minutes; then the name is looked up again |
+";
+
 /// The rows of the page, each with its default.
 fn rows() -> Vec<(About, String)> {
     let mut rows = Vec::new();
@@ -92,7 +145,7 @@ fn page() -> String {
             let _ = writeln!(reload, "* `{path}`");
         }
     }
-    page + &reload
+    page + &reload + MORE
 }
 
 #[test]

@@ -26,11 +26,9 @@ max_body = "32MiB"
 enabled      = true
 details      = "all"
 sweep_every  = "6h"
-verify_details_every = "7d"
 examine_per_hour = 6
 max_shrink   = 0.2
 keep         = 5
-keep_daily   = 7
 
 [rate_limit]
 requests_per_minute = 60
@@ -49,7 +47,6 @@ stale_if_error = "24h"
 
 [bundle]
 trusted_keys = []
-max_size = "4GiB"
 
 [passthrough]
 paths   = ["/api/"]
@@ -71,7 +68,6 @@ enabled = true
 [limits]
 connections = 20000
 connections_per_client = 512
-origin_bytes = "128MiB"
 
 [publish]
 keep = "7d"
@@ -90,18 +86,18 @@ drain = "0s"
 origin = { url = "http://origin.example/v1", aliases = ["http://b"], requests_per_minute = 0, cache_ttl = "1ms",
   timeout = "1m1s", wait = 0, max_body = "10MB", ca_file = "ca.pem", user_agent = "me \"too\"",
   proxy = "http://proxy.example:3128" }
-mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify_details_every = "1d",
-  examine_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0 }
+mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m",
+  examine_per_hour = 0, max_shrink = 1.0, keep = 1 }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
-bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_size = 1025,
+bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"],
   max_age = "30d" }
 passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
 admin = { listen = "127.0.0.1:0", hosts = ["Mirror.Internal.", "::ffff:10.0.0.1"] }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace", access = true, access_file = "access.log" }
-pages = { enabled = false }
-limits = { connections = 1, connections_per_client = 2, origin_bytes = "1MiB" }
+pages = { enabled = false, tiles = "https://tile.example.org/{z}/{x}/{y}.png", tiles_credit = "(c) x" }
+limits = { connections = 1, connections_per_client = 2 }
 publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password",
   keep = "2h", proxy = "" }
 replica = { url = "https://store.example/fleet", poll = "1s", proxy = "https://proxy.example" }

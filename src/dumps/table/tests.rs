@@ -149,6 +149,8 @@ fn fields_of_details_have_columns_with_dots_and_the_rest_is_in_the_last_one() {
     columns.row(0, &summary(r#"{"id":1,"name":"N"}"#), Some(&detail), &mut out).unwrap();
     let other = Bytes::from_static(br#"{"phone":"5","hours":null}"#);
     columns.row(0, &summary(r#"{"id":2,"name":"O"}"#), Some(&other), &mut out).unwrap();
+    let both = Bytes::from_static(br#"{"address.street":"B","address":{"street":"A"}}"#);
+    columns.row(1, &summary(r#"{"id":9,"name":"R"}"#), Some(&both), &mut out).unwrap();
     columns.row(2, &summary(r#"{"id":3,"name":"P"}"#), None, &mut out).unwrap();
     columns.row(3, &summary(r#"{"id":4,"name":"Q"}"#), Some(&Bytes::from_static(b"[1]")), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -156,6 +158,7 @@ fn fields_of_details_have_columns_with_dots_and_the_rest_is_in_the_last_one() {
     let rows = [
         r#"1,N,,1,A,1.50,"{""x"":1}",{},"[""9-5""]",2,x,"#,
         r#"2,O,,,,,,,,,,"{""phone"":""5""}""#,
+        r#"9,R,,,A,,,,,,,"{""address.street"":""B""}""#,
         "3,P,,,,,,,,,,",
         "4,Q,,,,,,,,,,[1]",
     ];

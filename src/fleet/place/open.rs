@@ -91,6 +91,12 @@ impl Place {
         let proxy = endpoint.and_then(|endpoint| proxy.shown_for(endpoint));
         Ok(Self { store, prefix, directory: url.directory(), proxy, period: PACE })
     }
+
+    /// The place that all of an object store is.
+    #[cfg(test)]
+    pub(crate) fn over(store: Arc<dyn ObjectStore>) -> Self {
+        Self { store, prefix: Path::default(), directory: None, proxy: None, period: PACE }
+    }
 }
 
 /// Basic authentication (RFC 7617) with the user name and the password of the options; `None`: there are none.

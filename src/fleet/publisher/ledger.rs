@@ -95,7 +95,7 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
 pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain) -> Result<(), StoreError> {
     let text = LedgerText { whose: whose.clone(), chain: chain.clone() };
     let json = serde_json::to_vec(&text);
-    store.put_beside(LEDGER, json.map_err(|error| StoreError::Io { path: LEDGER.into(), source: error.into() })?)?;
+    store.put_beside(LEDGER, json.map_err(|error| StoreError::Refused(error.to_string()))?)?;
     mark(store, chain)
 }
 

@@ -170,12 +170,25 @@ pub(super) enum PublishError {
         /// This machine's.
         clock: WallTime,
     },
+    /// What was written is not there.
+    #[error(
+        "the object store has confirmed head {0}, but does not show it; see whether it loses writes, or whether something on \
+         the way to it keeps old answers"
+    )]
+    Unkept(u64),
     /// Other publishers write all the time.
-    #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
+    #[error(
+        "the head in the object store was another one each time it should be replaced: other publishers write to this prefix at \
+         the same time (use one publisher for each prefix), or something on the way to the store keeps old answers"
+    )]
     Busy,
     #[error(transparent)]
     Aborted(#[from] Aborted),
 }
+
+/// What to do about a key that cannot be used.
+const KEY: &str = "Correct publish.sign_key and publish.sign_password_file, and restart: they are read at the start. Until then \
+                   the replicas get older data.";
 
 impl PublishError {
     /// The word for metrics.
@@ -185,7 +198,7 @@ impl PublishError {
             Self::Export(_) => "export",
             Self::Signature(_) | Self::NoPassword => "key",
             Self::Store(_) | Self::File(_) => "disk",
-            Self::Newer(_) | Self::Ahead { .. } => "head",
+            Self::Newer(_) | Self::Ahead { .. } | Self::Unkept(_) => "head",
             Self::Busy => "busy",
             Self::Aborted(_) => "internal",
         }
@@ -195,19 +208,15 @@ impl PublishError {
     pub(super) fn finding(&self, url: &str) -> Finding {
         let disk = match self {
             Self::Store(error) => error.finding(),
-            Self::File(error) => StoreError::of_io(std::io::Error::from(error.kind()), TEMPORARY.as_ref(), 0).finding(),
+            Self::File(error) => StoreError::of_io(&error.kind().into(), TEMPORARY.as_ref(), 0).finding(),
             _ => None,
         };
         let fails = || {
-            Finding::new(Kind::PublishFails, Excerpt(format!("publishing to {url} fails: {self}")))
-                .because(self.as_str())
+            let found = Finding::new(Kind::PublishFails, Excerpt(format!("publishing to {url} fails: {self}")));
+            let found = found.because(self.as_str());
+            if matches!(self, Self::Signature(_) | Self::NoPassword) { found.todo(KEY) } else { found }
         };
         disk.unwrap_or_else(fails)
-    }
-
-    /// Whether a try costs seconds of work and a GiB of memory.
-    pub(super) const fn is_costly(&self) -> bool {
-        matches!(self, Self::Signature(SignatureError::WrongPassword(_)))
     }
 
     /// Whether another publisher has written the head meanwhile.

@@ -103,6 +103,18 @@ impl Doubt {
 /// The result of reading an object: whether it is what was written, or why it could not be read.
 type ReadResult = (Doubt, Result<bool, PlaceError>);
 
+/// What the checks have found.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    /// Whether the object store has lost an object of the chain.
+    pub is_broken: bool,
+    /// How many checks have found a bad object since the last one that found none.
+    broken: u32,
+    /// When the last one began.
+    pub at: Option<Instant>,
+    pub read_back: ReadBack,
+}
+
 /// The objects that were read, and those that are being read.
 #[derive(Debug, Default)]
 pub(super) struct ReadBack {
@@ -138,6 +150,11 @@ impl ReadBack {
     /// Whether [`ReadBack::judge`] has something to say.
     pub(super) fn is_done(&self) -> bool {
         self.reading.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| !reading.is_finished())
     }
 
     /// Forgets everything: the objects are written again.
@@ -207,20 +224,20 @@ impl Publisher {
 
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
-        let pause = pause(self.settings.keep, self.broken_checks);
-        self.chain.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
+        let pause = pause(self.settings.keep, self.checks.broken);
+        self.chain.is_some() && self.checks.at.is_none_or(|at| at.elapsed() >= pause)
     }
 
     /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know
     /// it.
     pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
-        self.tidied = Some(Instant::now());
+        self.checks.at = Some(Instant::now());
         let listed = self.place.list().await?;
         // Just before anything is removed.
-        self.look().await?;
-        let (Some(own), Some(stored)) = (&self.chain, self.stored_head()) else { return Ok(()) };
+        let stored = self.look().await?;
+        let (Some(own), Some(stored)) = (&self.chain, stored.head()) else { return Ok(()) };
         let keep_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
-        let found = chores(&listed, own, stored, &self.read_back.good, keep_ms);
+        let found = chores(&listed, own, stored, &self.checks.read_back.good, keep_ms);
         self.breaks(&found.lost);
         if found.lost.is_empty() && found.doubts.is_empty() {
             self.is_whole();
@@ -231,8 +248,8 @@ impl Publisher {
                     self.breaks(std::slice::from_ref(key));
                 }
             }
-            if !self.is_broken {
-                self.read_back.begin(&self.place, found.doubts);
+            if !self.checks.is_broken {
+                self.checks.read_back.begin(&self.place, found.doubts);
             }
         }
         for key in &found.remove {
@@ -249,8 +266,8 @@ impl Publisher {
     /// Notes which objects that were read back are not what the head names.
     pub(super) async fn judge(&mut self) {
         let Some(own) = &self.chain else { return };
-        let bad = self.read_back.judge(own).await;
-        if bad.is_empty() && self.read_back.has_all_of(own) {
+        let bad = self.checks.read_back.judge(own).await;
+        if bad.is_empty() && self.checks.read_back.has_all_of(own) {
             self.is_whole();
         }
         self.breaks(&bad);
@@ -258,8 +275,8 @@ impl Publisher {
 
     /// Every object was found as it was written.
     fn is_whole(&mut self) {
-        if !self.is_broken {
-            self.broken_checks = 0;
+        if !self.checks.is_broken {
+            self.checks.broken = 0;
             self.status.lock().broken = None;
         }
     }
@@ -274,15 +291,15 @@ impl Publisher {
             );
         }
         let Some(first) = lost.first() else { return };
-        self.read_back.begin_anew();
+        self.checks.read_back.begin_anew();
         let url = &self.whose.url;
         self.status.lock().lacks(self.clock.now_mono());
         self.status.lock().broken = Some(format!(
             "{url}: the object {first} was missing or altered; everything is written again, and then read back"
         ));
-        if !self.is_broken {
-            self.is_broken = true;
-            self.broken_checks += 1;
+        if !self.checks.is_broken {
+            self.checks.is_broken = true;
+            self.checks.broken += 1;
         }
     }
 

@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Publisher;
 use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
+use super::{Publisher, Standing};
 use crate::bundle::signature::Signer;
-use crate::clock::Monotonic;
+use crate::clock::{Monotonic, WallTime};
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::export::{Link, lacks_base};
+use crate::snapshots::export::{Exported, Unsent, lacks_base};
 use crate::store::nameless;
 use crate::tasks::blocking;
 use crate::telemetry::findings::{Finding, Kind};
@@ -34,16 +34,35 @@ pub(super) struct Made {
     pub named: NamedBundle,
     /// Its `.minisig`.
     pub signature: Option<String>,
-    pub link: Link,
+    pub link: Exported,
 }
 
-/// The head in the object store, when it was last read.
+/// The head in the object store.
 #[derive(Clone, Debug)]
 pub(super) enum InStore {
     /// There is none.
     Missing,
     /// There is one; `None`: it cannot be read, or is not believed.
     Head(Option<Box<Head>>, UpdateVersion),
+}
+
+impl InStore {
+    /// The head, if it can be read.
+    pub(super) fn head(&self) -> Option<&Head> {
+        match self {
+            Self::Head(head, _) => head.as_deref(),
+            Self::Missing => None,
+        }
+    }
+
+    /// The same as the plan sees it, beside our chain.
+    pub(super) fn compared(&self, own: Option<&Chain>) -> Stored {
+        match self {
+            Self::Missing => Stored::Missing,
+            Self::Head(Some(head), _) if own.is_some_and(|own| own.head == **head) => Stored::Own,
+            Self::Head(..) => Stored::Other,
+        }
+    }
 }
 
 /// A head of another publisher.
@@ -58,10 +77,27 @@ pub(super) struct Rival {
 /// How old the head of another publisher is when this one goes on.
 const YIELDS: Duration = Duration::from_secs(600);
 
+impl Rival {
+    const fn of(head: &Head, seen: Monotonic) -> Self {
+        Self { sequence: head.sequence, written_ms: head.written_ms, seen }
+    }
+
+    /// Whether its head is [`YIELDS`] old, by its own words or by our clock.
+    fn is_silent(&self, mono: Monotonic, wall: WallTime) -> bool {
+        let age = wall.as_millis().saturating_sub(self.written_ms);
+        age >= YIELDS.as_millis() as i64 || mono.since(self.seen) >= YIELDS
+    }
+}
+
 impl Publisher {
-    /// Carries out a step.
-    pub(super) async fn act(&mut self, step: NextWrite, served: &Arc<Snapshot>) -> Result<(), PublishError> {
-        let revision = Some(self.details.revision());
+    /// Carries out a step, over the head that was found.
+    pub(super) async fn act(
+        &mut self,
+        step: NextWrite,
+        served: &Arc<Snapshot>,
+        found: &InStore,
+    ) -> Result<(), PublishError> {
+        let revision = self.details.revision();
         let made = match step {
             NextWrite::Nothing | NextWrite::Head => None,
             NextWrite::Delta => Some(self.delta(served).await?),
@@ -73,7 +109,7 @@ impl Publisher {
         let Some((_, offer, journal)) = &self.offered else { return Ok(()) };
         let now_ms = self.clock.now_wall().as_millis();
         let before = self.chain.as_ref();
-        let sequence = plan::next_sequence(self.stored_head().map(|head| head.sequence), self.sequence, now_ms);
+        let sequence = plan::next_sequence(found.head().map(|head| head.sequence), self.sequence, now_ms);
         let signature = |made: &Made| made.signature.as_ref().map(|text| FileHash::of(text.as_bytes()));
         let bundle = made.as_ref().map(|made| (made.named.clone(), signature(made), made.link.place));
         let Some(chain) = Chain::with(before, bundle, offer, sequence, now_ms) else { return Ok(()) };
@@ -91,11 +127,11 @@ impl Publisher {
         drop(made);
         self.sequence = Some(sequence);
         if is_longer {
-            self.is_broken = false;
-            self.seen_details = revision;
+            self.checks.is_broken = false;
+            self.unsent = Some((revision, Unsent::Nothing));
         }
         self.chain = Some(chain.clone());
-        self.put_head(&chain.head).await?;
+        self.put_head(&chain.head, found).await?;
         self.status.lock().wrote(ObjectKind::Head, 0);
         let mut status = self.status.lock();
         status.facts.sequence = Some(sequence);
@@ -179,9 +215,9 @@ impl Publisher {
     }
 
     /// Reads the head, each time as a whole: whoever alters it may keep what tells its versions apart.
-    pub(super) async fn look(&mut self) -> Result<(), PublishError> {
-        let found = match self.place.read(&Key::Head, head::MOST_BYTES, None).await {
-            Ok(None) | Err(PlaceError::Missing(_)) => InStore::Missing,
+    pub(super) async fn look(&self) -> Result<InStore, PublishError> {
+        match self.place.read(&Key::Head, head::MOST_BYTES, None).await {
+            Ok(None) | Err(PlaceError::Missing(_)) => Ok(InStore::Missing),
             Ok(Some((file, version))) => {
                 let head = match Head::read(&file, &self.trusted, self.clock.now_wall()) {
                     Ok((head, _key)) => Some(Box::new(head)),
@@ -191,42 +227,38 @@ impl Publisher {
                         None
                     }
                 };
-                InStore::Head(head, version)
+                Ok(InStore::Head(head, version))
             }
             Err(error @ PlaceError::TooLarge { .. }) => {
                 self.disbelieve(&error.to_string());
-                InStore::Missing
+                Ok(InStore::Missing)
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Compares the head that was found with ours. A later one of another publisher that came after ours was there: two write
+    /// to one prefix, and this one has lost, until that head is [`YIELDS`] old. Whoever wrote it may be gone then, and may have
+    /// removed what our chain had.
+    pub(super) fn compare(&mut self, found: &InStore) {
+        let (mono, wall) = (self.clock.now_mono(), self.clock.now_wall());
+        let lost = match (self.standing, &self.chain, found.head()) {
+            (Standing::There, Some(own), Some(found)) => {
+                (*found != own.head && found.sequence >= own.head.sequence).then(|| Rival::of(found, mono))
+            }
+            (Standing::New | Standing::There, ..) => None,
+            (Standing::Lost(rival), _, Some(found)) if found.sequence > rival.sequence => Some(Rival::of(found, mono)),
+            (Standing::Lost(rival), ..) => Some(rival),
         };
-        self.stored = Some(found);
-        self.look_for_rival();
-        Ok(())
-    }
-
-    /// Notes a later head of another publisher that came after ours was there: then two write to one prefix, and this one
-    /// has lost.
-    fn look_for_rival(&mut self) {
-        let (Some(own), Some(found)) = (&self.chain, self.stored_head()) else { return };
-        let is_later = self.has_been_there && *found != own.head && found.sequence >= own.head.sequence;
-        let (sequence, written_ms) = (found.sequence, found.written_ms);
-        if is_later && self.rival.is_none_or(|rival| rival.sequence != sequence) {
-            let seen = self.clock.now_mono();
-            self.rival = Some(Rival { sequence, written_ms, seen });
-            self.status.lock().rival = Some(sequence);
+        match lost {
+            Some(rival) if !rival.is_silent(mono, wall) => self.standing = Standing::Lost(rival),
+            Some(_) => (self.chain, self.standing) = (None, Standing::New),
+            None => {}
         }
-    }
-
-    /// Forgets a rival whose head is [`YIELDS`] old: whoever wrote it may be gone, and may have removed what our chain had.
-    pub(super) fn outlast_rival(&mut self) {
-        let Some(Rival { written_ms, seen, .. }) = self.rival else { return };
-        let age = self.clock.now_wall().as_millis() - written_ms;
-        if age >= YIELDS.as_millis() as i64 || self.clock.now_mono().since(seen) >= YIELDS {
-            self.rival = None;
-            self.status.lock().rival = None;
-            // The head is read again before anything is decided.
-            (self.chain, self.stored, self.has_been_there) = (None, None, false);
-        }
+        self.status.lock().rival = match self.standing {
+            Standing::Lost(rival) => Some(rival.sequence),
+            Standing::New | Standing::There => None,
+        };
     }
 
     /// Says that the head in the object store is not believed. The plan replaces it.
@@ -239,66 +271,44 @@ impl Publisher {
         self.status.lock().failed("head", Finding::new(Kind::PublishFails, why));
     }
 
-    /// The head in the object store, if it can be read.
-    pub(super) fn stored_head(&self) -> Option<&Head> {
-        match &self.stored {
-            Some(InStore::Head(Some(head), _)) => Some(head),
-            _ => None,
-        }
-    }
-
-    /// The head in the object store as the plan sees it.
-    pub(super) fn stored_for_plan(&self) -> Stored {
-        let own = self.chain.as_ref().map(|chain| &chain.head);
-        match &self.stored {
-            Some(InStore::Missing) => Stored::Missing,
-            Some(InStore::Head(Some(head), _)) if own == Some(&**head) => Stored::Own,
-            _ => Stored::Other,
-        }
-    }
-
-    /// Writes the head. Fails with a conflict when another publisher has written since the head was read.
-    async fn put_head(&mut self, head: &Head) -> Result<(), PublishError> {
+    /// Writes the head over the one that was found. Fails with a conflict when another publisher has written since.
+    async fn put_head(&mut self, head: &Head, found: &InStore) -> Result<(), PublishError> {
         let (signer, signed) = (self.signer.clone(), head.clone());
         let file = blocking(move || Ok::<_, PublishError>(signed.to_file(signer.as_deref())?)).await?;
         let file = Bytes::from(file);
+        let mut is_written = false;
         if self.has_conditions.is_none() {
             // The condition can only hold where it is ignored: then this is the write, too.
             match self.put(&file, impossible()).await {
-                Ok(version) => {
-                    self.has_conditions = Some(false);
-                    self.status.lock().has_no_conditions = true;
-                    self.stored = Some(InStore::Head(Some(Box::new(head.clone())), version));
-                    return Ok(());
-                }
+                Ok(()) => (self.has_conditions, is_written) = (Some(false), true),
                 Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => self.has_conditions = Some(true),
-                // Of a directory everybody knows it.
-                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {
-                    self.status.lock().has_no_conditions = !self.place.is_directory();
-                }
+                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let mode = match &self.stored {
-            _ if self.has_conditions != Some(true) => PutMode::Overwrite,
-            Some(InStore::Head(_, version)) => PutMode::Update(version.clone()),
-            Some(InStore::Missing) => PutMode::Create,
-            None => PutMode::Overwrite,
-        };
-        let version = self.put(&file, mode).await?;
-        self.has_conditions.get_or_insert(false);
-        self.stored = Some(InStore::Head(Some(Box::new(head.clone())), version));
+        if !is_written {
+            let mode = match found {
+                _ if self.has_conditions != Some(true) => PutMode::Overwrite,
+                InStore::Head(_, version) => PutMode::Update(version.clone()),
+                InStore::Missing => PutMode::Create,
+            };
+            self.put(&file, mode).await?;
+        }
+        let has_conditions = *self.has_conditions.get_or_insert(false);
+        // Of a directory everybody knows it.
+        self.status.lock().has_no_conditions = !has_conditions && !self.place.is_directory();
         Ok(())
     }
 
-    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<UpdateVersion, PlaceError> {
-        match self.place.write(&Key::Head, file.clone(), mode.clone()).await {
+    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<(), PlaceError> {
+        let written = match self.place.write(&Key::Head, file.clone(), mode.clone()).await {
             // It replaces conditionally and does not create conditionally.
             Err(PlaceError::Unsupported(_)) if mode == PutMode::Create => {
                 self.place.write(&Key::Head, file.clone(), PutMode::Overwrite).await
             }
             written => written,
-        }
+        };
+        written.map(drop)
     }
 }
 

@@ -17,7 +17,6 @@ use crate::fleet::place::PlaceError;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshots::SnapshotsError;
 use crate::snapshots::follow::{Stand, Taken};
-use crate::snapshots::import::ImportError;
 use crate::store::StoreError;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
@@ -100,7 +99,8 @@ pub(crate) fn believed_ms(confirmed_ms: i64, now: WallTime) -> i64 {
 pub(crate) enum FollowError {
     /// The object store has no head.
     #[error(
-        "there is no head.json in the object store; either no publisher has written there yet, or the address is wrong"
+        "there is no head.json in the object store: no publisher has written there yet, replica.url is wrong, or its \
+         directory is not mounted"
     )]
     NoHead,
     /// The object store fails.
@@ -119,8 +119,8 @@ pub(crate) enum FollowError {
         key: String,
         why: String,
     },
-    /// It is larger than `bundle.max_size`.
-    #[error("{key} has {bytes} bytes, more than bundle.max_size ({most})")]
+    /// It is larger than a bundle may be.
+    #[error("{key} has {bytes} bytes; a bundle may have {most}")]
     TooLarge {
         /// The object.
         key: String,
@@ -144,13 +144,10 @@ pub(crate) enum FollowError {
     /// A mirror does not begin with the data of another origin.
     #[error("the data in the object store comes from {0}, which is neither origin.url nor one of origin.aliases")]
     Foreign(String),
-    /// It cannot be imported.
-    #[error(transparent)]
-    Import(#[from] ImportError),
     /// The data directory fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// The head could not be recorded.
+    /// It cannot be imported, or the head could not be recorded.
     #[error(transparent)]
     Snapshots(#[from] SnapshotsError),
     #[error(transparent)]
@@ -169,7 +166,7 @@ impl FollowError {
     pub(super) fn finding(&self) -> Finding {
         let disk = match self {
             Self::Store(error) => error.finding(),
-            Self::Disk { path, source } => StoreError::of_io(source.kind().into(), path, 0).finding(),
+            Self::Disk { path, source } => StoreError::of_io(&source.kind().into(), path, 0).finding(),
             _ => None,
         };
         let kind = if matches!(self, Self::Head(HeadError::Signature(_))) {
@@ -192,7 +189,7 @@ impl FollowError {
     /// Which of several bundles does not fit the data before it, from 0, and why; `None`: that is not the failure.
     pub(super) const fn misfit(&self) -> Option<(usize, &BundleError)> {
         match self {
-            Self::Import(ImportError::Misfit { at, why }) => Some((*at, why)),
+            Self::Snapshots(SnapshotsError::Bundle { at, why }) => Some((*at, why)),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@ use super::Follower;
 use super::decide::FollowError;
 use super::status::Download;
 use crate::api::hash::Digest;
+use crate::bundle::signature::{Opened, Voucher};
 use crate::bundle::{Bundle, BundleError};
 use crate::fleet::head::{NamedBundle, NamedJournal};
 use crate::fleet::place::PlaceError;
@@ -21,7 +22,6 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
 use crate::snapshot::journal::codec::{self, BadJournal};
-use crate::snapshots::import::BundleFile;
 use crate::store::files;
 use crate::tasks::blocking;
 use crate::words::counted;
@@ -44,7 +44,7 @@ impl Follower {
         named: &NamedBundle,
         before: Option<&SnapshotId>,
         what: &str,
-    ) -> Result<BundleFile, FollowError> {
+    ) -> Result<Opened, FollowError> {
         let key = named.key().to_string();
         if named.bytes > self.most {
             return Err(FollowError::TooLarge { key, bytes: named.bytes, most: self.most });
@@ -55,7 +55,7 @@ impl Follower {
         let opened = blocking(move || {
             let known = newest.get().map(|newest| newest.dataset.clone());
             let opened = open(&file, &named, before.as_ref(), known.as_deref());
-            Ok::<_, FollowError>(opened.map(|bundle| BundleFile { bundle, file }))
+            Ok::<_, FollowError>(opened.map(|bundle| Opened { bundle, file, voucher: Voucher::Nobody }))
         });
         opened.await?.map_err(|why| {
             // The next try begins at the beginning.

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::Follower;
 use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
+use crate::bundle::signature::Opened;
 use crate::clock::WallTime;
 use crate::fleet::head::{Head, NamedBundle};
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
-use crate::snapshots::KnownDetails;
 use crate::snapshots::follow::{self, Followed, Stand, Took};
-use crate::snapshots::import::{BundleFile, Chain};
+use crate::snapshots::import::Trust;
 use crate::tasks::blocking;
 
 /// A journal of at most so many bytes is fetched with each change.
@@ -47,7 +47,7 @@ impl Follower {
 
     /// Takes the full bundle and all deltas.
     pub(super) async fn take_all(&mut self, head: &Head, stand: &Stand) -> Result<(), FollowError> {
-        if self.snapshots.newest().load().is_none() {
+        if self.snapshots.newest().get().is_none() {
             let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
             tracing::info!(snapshot = %head.snapshot, bytes, "downloading the first data from the object store");
         }
@@ -106,7 +106,7 @@ impl Follower {
         &mut self,
         head: &Head,
         chain: &[&NamedBundle],
-    ) -> (Vec<BundleFile>, Option<FollowError>) {
+    ) -> (Vec<Opened>, Option<FollowError>) {
         let mut steps = Vec::new();
         for named in chain {
             match self.fetch(head, named).await {
@@ -118,14 +118,14 @@ impl Follower {
     }
 
     /// Whether what was fetched is no step back.
-    fn is_ahead(&self, steps: &[BundleFile]) -> bool {
+    fn is_ahead(&self, steps: &[Opened]) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
-        let here = self.snapshots.newest().load().as_ref().map(|newest| newest.meta.confirmed_ms);
+        let here = self.snapshots.newest().get().as_ref().map(|newest| newest.meta.confirmed_ms);
         first.bundle.base().is_some() || here.is_none_or(|here| last.bundle.manifest().confirmed_ms > here)
     }
 
     /// One bundle of a head. One that was of no use is left alone for a while.
-    async fn fetch(&mut self, head: &Head, named: &NamedBundle) -> Result<BundleFile, FollowError> {
+    async fn fetch(&mut self, head: &Head, named: &NamedBundle) -> Result<Opened, FollowError> {
         let now = self.clock.now_mono();
         if let Some(why) = self.state.bad.as_ref().and_then(|bad| bad.refuses(&named.blake3, now)) {
             return Err(FollowError::Bad(why.to_owned()));
@@ -180,24 +180,23 @@ impl Follower {
         &self,
         head: &Head,
         stand: &Stand,
-        steps: &Arc<Vec<BundleFile>>,
+        steps: &Arc<Vec<Opened>>,
         usable: usize,
         took: Took,
         journal: Option<Vec<Entry>>,
     ) -> Result<(), FollowError> {
         let (snapshots, details, from) = (self.snapshots.clone(), self.details.clone(), stand.digest.clone());
-        let is_end = |last: &&BundleFile| last.bundle.digest() == head.end().digest;
+        let is_end = |last: &&Opened| last.bundle.digest() == head.end().digest;
         let (certificate, confirmed_ms) = match steps[..usable].last().filter(|last| !is_end(last)) {
             Some(last) => (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms),
             None => (head.certificate, head.confirmed_ms),
         };
         let confirmed_ms = self.believed(confirmed_ms);
         let steps = steps.clone();
-        let before = self.snapshots.newest().load().as_ref().map(|newest| newest.meta.confirmed_ms);
+        let before = self.snapshots.newest().get().as_ref().map(|newest| newest.meta.confirmed_ms);
         let imported = blocking(move || {
-            let (steps, details) = (&steps[..usable], Some(&details as &dyn KnownDetails));
-            let followed = Some(Followed { took, from, certificate, confirmed_ms, journal });
-            snapshots.import_chain(&Chain { steps, allow_older: false, details, followed })?;
+            let trust = Trust::Publisher(Followed { took, from, certificate, confirmed_ms, journal });
+            snapshots.import(&steps[..usable], &trust, &details)?;
             Ok::<_, FollowError>(())
         });
         imported.await?;

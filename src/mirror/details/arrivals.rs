@@ -54,7 +54,7 @@ impl Arrivals {
         let (written, mut last) = (queue.clone(), 0);
         // A thread and not a task: it commits, and a commit blocks.
         let writer = Periodic::start("details", Duration::ZERO, move || last = written.write(last));
-        let writer = writer.map_err(|source| StoreError::Io { path: "details".into(), source })?;
+        let writer = writer.map_err(|error| StoreError::Refused(error.to_string()))?;
         Ok(Self { queue, _writer: writer })
     }
 }

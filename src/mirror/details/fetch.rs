@@ -298,7 +298,7 @@ impl Details {
         }
         // A body that names a change was made after it.
         let named_ms = modified.filter(|_| names).map_or(i64::MIN, |modified| modified.div_euclid(1_000_000));
-        let noticed_ms = self.0.newest.load().as_ref().map_or(i64::MIN, |newest| newest.meta.published_ms);
+        let noticed_ms = self.0.newest.get().as_ref().map_or(i64::MIN, |newest| newest.meta.published_ms);
         // What claims no age of its own is judged by the time that has passed.
         let is_after_the_news =
             given.may_be_a_silent_copy || given.claimed_ms + 2 * DATE_GRAIN_MS >= noticed_ms.min(fetched_ms);
@@ -318,7 +318,7 @@ impl Details {
 
     /// `modified` of a summary in nanoseconds, if the newest snapshot has that summary.
     fn modified(&self, summary: &Summary) -> Option<i64> {
-        let newest = self.0.newest.load();
+        let newest = self.0.newest.get();
         let dataset = &newest.as_ref()?.dataset;
         let is_its = dataset.summary(summary.id).is_some_and(|known| known.hash == summary.hash);
         dataset.modified_of(summary.id).filter(|_| is_its)

@@ -72,8 +72,8 @@ impl DetailWorker {
                     self.fetch_all(dataset, some, Class::Background, &mut retries).await;
                 }
                 // Only dropping snapshots leaves details unlisted.
-                let collections = Some(self.shared.details.0.store.collections());
-                if collections != std::mem::replace(&mut tidied, collections) {
+                let kept = Some(self.shared.newest.view().kept.iter().map(|kept| kept.seq).collect::<Vec<_>>());
+                if kept != std::mem::replace(&mut tidied, kept.clone()) {
                     self.forget_vanished().await;
                 }
             }
@@ -98,7 +98,7 @@ impl DetailWorker {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (is_full, all_fail) = (AtomicBool::new(false), AtomicBool::new(false));
         let goes_on = || {
-            let is_served = self.shared.newest.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+            let is_served = self.shared.newest.get().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
             is_served && !is_full.load(Ordering::Relaxed) && !all_fail.load(Ordering::Relaxed)
         };
         let mut fetches = futures_util::stream::iter(ids)

@@ -1,6 +1,6 @@
 //! Compares an answer of the origin with ours: first the rows, then the meaning of the query.
 //!
-//! Pure. Callers: [`super`]; [`crate::audit`] asks whether a difference is one of meaning.
+//! Pure. Callers: [`super::asked`].
 
 use std::collections::HashSet;
 

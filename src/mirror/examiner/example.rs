@@ -5,17 +5,19 @@
 //! answer is judged without them. Pure. Callers: [`super`].
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 
 use crate::api::query::{ListQuery, ModifiedSince};
-use crate::api::shape::{Form, Shape};
+use crate::api::shape::{Form, Shape, TermName};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
 
 use super::open;
+use super::schedule::AT_ONCE;
 
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
@@ -33,6 +35,9 @@ const MOST_TERMS: usize = 4;
 
 /// So many of the largest terms may be part of another one's slug.
 const MOST_PARTS: usize = 64;
+
+/// The terms in doubt although their shapes are not.
+pub(super) type DoubtfulTerms = BTreeSet<TermName>;
 
 /// A query to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,14 +69,15 @@ const TIMES: [u16; 3] = [5, 2, 3];
 
 impl Example {
     /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
-    pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16) -> Option<Self> {
+    /// Terms in `doubtful` say nothing about a shape.
+    pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
         if shape == Shape::LIST {
             return Self::of_list(dataset, turn);
         }
         if is_place(shape) && turn % 2 == 1 {
-            return Self::elsewhere(dataset, shape, turn);
+            return Self::elsewhere(dataset, shape, turn, doubtful);
         }
-        let chosen = chosen(dataset, shape, turn);
+        let chosen = chosen(dataset, shape, turn, doubtful);
         let Some(form) = shape.form() else {
             return best(dataset, chosen.into_iter().map(|(query, _)| query), shape, turn);
         };
@@ -94,10 +100,10 @@ impl Example {
     }
 
     /// A city outside the state beside it: only there a state excludes something.
-    fn elsewhere(dataset: &Dataset, shape: Shape, turn: u16) -> Option<Self> {
-        let Self { query, .. } = Self::of(dataset, shape.without(TaxonomyKind::States), turn / 2)?;
+    fn elsewhere(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
+        let Self { query, .. } = Self::of(dataset, shape.without(TaxonomyKind::States), turn / 2, doubtful)?;
         let within = dataset.membership(TaxonomyKind::Cities, query.slug(TaxonomyKind::Cities)?)?.positions()?;
-        let states = telling(dataset, TaxonomyKind::States).into_iter();
+        let states = telling(dataset, TaxonomyKind::States, doubtful).into_iter();
         let (state, _) =
             states.filter(|(_, positions)| positions.is_disjoint(within)).nth(usize::from(turn / 2) % 2)?;
         Some(Self { query: query.with_page(1).with_term(TaxonomyKind::States, state), tells: true })
@@ -120,6 +126,37 @@ impl Example {
             _ => Self::about(dataset, query.clone()).is_some_and(|(_, example)| example.tells),
         };
         Self { query, tells }
+    }
+
+    /// The lists that show whether a term alone is answered otherwise: its own, one of a term whose slug is no part of
+    /// another one, and, if its slug is such a part, all those of such slugs: a filter that matches parts gets them all
+    /// wrong. The flag is true for that other term. `None`: these are too many, or there is no other term.
+    pub(super) fn on_trial(
+        dataset: &Dataset,
+        of: &TermName,
+        doubtful: &DoubtfulTerms,
+    ) -> Option<Vec<(TermName, bool, Self)>> {
+        let (kind, slugs) = (of.kind, slugs(dataset, of.kind));
+        let is_part = |slug: &str| slugs.matches(slug).nth(1).is_some();
+        let is_tried = |slug: &&str| **slug != *of.slug && !doubtful.contains(&name(kind, slug));
+        let others = || dataset.known_terms(kind).map(|(slug, _)| slug).filter(is_tried);
+        let parts: Vec<&str> = match others().count() {
+            _ if !is_part(&of.slug) => Vec::new(),
+            count if count > MOST_PARTS => return None,
+            _ => others().filter(|slug| is_part(slug)).collect(),
+        };
+        let telling = telling(dataset, kind, doubtful);
+        let mut controls = telling.iter().map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug));
+        let control = controls.next()?;
+        if parts.len() + 2 > AT_ONCE {
+            return None;
+        }
+        let tried = [&*of.slug].into_iter().chain(parts).map(|slug| (slug, false)).chain([(control, true)]);
+        let example = |(slug, is_control)| {
+            let query = ListQuery::largest_pages().with_term(kind, slug);
+            (name(kind, slug), is_control, Self::again(dataset, query))
+        };
+        Some(tried.map(example).collect())
     }
 
     /// What a client asked; `None`: it shows nothing.
@@ -178,13 +215,13 @@ fn without(query: &ListQuery, kind: TaxonomyKind) -> ListQuery {
 }
 
 /// Queries with the slugs of a shape, which select something together, and what they select; other ones in each turn.
-fn chosen(dataset: &Dataset, shape: Shape, turn: u16) -> Vec<(ListQuery, Positions)> {
+fn chosen(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) -> Vec<(ListQuery, Positions)> {
     use TaxonomyKind::{Cities, Sports, States};
     let mut chosen: Vec<(ListQuery, Positions)> = Vec::new();
     for kind in [Cities, Sports, States].into_iter().filter(|kind| shape.has(*kind)) {
         let with = |query: &ListQuery, slug: &str| query.clone().with_term(kind, slug);
         if chosen.is_empty() {
-            let mut terms = telling(dataset, kind);
+            let mut terms = telling(dataset, kind, doubtful);
             let most = terms.len();
             terms.rotate_left(usize::from(turn).checked_rem(most).unwrap_or(0));
             let terms = terms.into_iter().take(MOST_TERMS);
@@ -192,7 +229,9 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16) -> Vec<(ListQuery, Positio
             continue;
         }
         let narrowed = |(query, members): &(ListQuery, Positions)| {
-            let both = dataset.known_terms(kind).map(|(slug, of)| (Reverse(of.intersection_len(members)), slug, of));
+            let is_known = |(slug, _): &(&str, _)| doubtful.is_empty() || !doubtful.contains(&name(kind, slug));
+            let known = dataset.known_terms(kind).filter(is_known);
+            let both = known.map(|(slug, of)| (Reverse(of.intersection_len(members)), slug, of));
             let mut both: Vec<_> = both.filter(|(shared, ..)| shared.0 > 0).collect();
             both.sort_unstable_by_key(|(shared, slug, _)| (*shared, *slug));
             let both = both.into_iter().take(MOST_TERMS);
@@ -204,14 +243,24 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16) -> Vec<(ListQuery, Positio
 }
 
 /// The terms with the most listings: first those whose slug is a part of another one, last one that leaves nothing out.
-fn telling(dataset: &Dataset, kind: TaxonomyKind) -> Vec<(&str, &Positions)> {
+fn telling<'a>(dataset: &'a Dataset, kind: TaxonomyKind, doubtful: &DoubtfulTerms) -> Vec<(&'a str, &'a Positions)> {
     let mut known: Vec<_> = dataset.known_terms(kind).collect();
+    known.retain(|(slug, _)| doubtful.is_empty() || !doubtful.contains(&name(kind, slug)));
     let all = dataset.len() as u64;
     known.sort_unstable_by_key(|(slug, positions)| (positions.len() == all, Reverse(positions.len()), *slug));
-    let slugs = dataset.memberships(kind).map(|(slug, _)| slug).collect::<Vec<_>>().join("\n");
+    let slugs = slugs(dataset, kind);
     known.truncate(MOST_PARTS);
     known.sort_by_cached_key(|(slug, _)| slugs.matches(slug).nth(1).is_none());
     known
+}
+
+/// All slugs of a taxonomy, a line each.
+fn slugs(dataset: &Dataset, kind: TaxonomyKind) -> String {
+    dataset.memberships(kind).map(|(slug, _)| slug).collect::<Vec<_>>().join("\n")
+}
+
+fn name(kind: TaxonomyKind, slug: &str) -> TermName {
+    TermName { kind, slug: slug.into() }
 }
 
 fn sorted(mut modified: Vec<i64>) -> Vec<i64> {

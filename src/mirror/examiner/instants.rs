@@ -75,7 +75,7 @@ impl Instants {
         let query = blocking(move || Ok::<_, Aborted>(newest.dataset.query_about(at))).await;
         let Some(query) = query.ok().flatten() else { return };
         let path = form.path_of(&query);
-        let Some(answered) = answer::ask(shared, &path, asker).await else { return };
+        let Ok(answered) = answer::ask(shared, &path, asker).await else { return };
         let Answered { newest, page: Some((_, page)), at_ms, is_old, may_be_old, .. } = answered else { return };
         // What changes within the second is not in an answer of the same second, nor in an old copy.
         let age = if may_be_old { shared.copies.cache_ttl() } else { Duration::ZERO };

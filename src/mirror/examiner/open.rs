@@ -6,6 +6,7 @@ use crate::api::form::ListForm;
 use crate::api::listing::Summary;
 use crate::api::odd::{How, Meaning, Odd, Row};
 use crate::api::query::{self, ListQuery};
+use crate::api::shape::Shape;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
@@ -30,6 +31,10 @@ pub(super) struct OpenCase {
 }
 
 impl OpenCase {
+    pub(super) const fn shape(&self) -> Shape {
+        Shape::of_row(self.row)
+    }
+
     /// The example of this turn; `None`: the data has none.
     pub(super) fn of(dataset: &Dataset, row: Row, turn: u16, form: &ListForm) -> Option<Self> {
         let second = turn % 2 == 1;

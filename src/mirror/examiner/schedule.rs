@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::api::shape::Shape;
-use crate::snapshot::verdicts::table::{State, Table};
+use crate::api::shape::{Shape, TermName};
+use crate::snapshot::verdicts::table::{DAY_MS, State, Table};
 
 use super::example::turns;
 
@@ -14,8 +14,7 @@ pub(super) const AT_ONCE: usize = 6;
 /// So many requests the first examples may take. The rest is asked later.
 const MOST_OPENING: u32 = 108;
 
-const DAY_MS: i64 = 86_400_000;
-const HOUR_MS: i64 = 3_600_000;
+pub(super) const HOUR_MS: i64 = 3_600_000;
 /// What clients ask comes before what was not asked for longest, but the same shape not more often.
 const WANTED_AGAIN_MS: i64 = 6 * HOUR_MS;
 
@@ -24,6 +23,8 @@ const WANTED_AGAIN_MS: i64 = 6 * HOUR_MS;
 pub(super) enum Step {
     /// Examples of these shapes. `first`: before the details.
     Ask { shapes: Vec<Shape>, first: bool },
+    /// The list of a term in doubt.
+    AskTerm(TermName),
     /// The first examples are done with.
     Opened,
     /// Nothing for so long.
@@ -36,13 +37,14 @@ pub(super) fn next(table: &Table, noted: &BTreeSet<Shape>, now_ms: i64, last_ms:
     let entry = |shape: &Shape| table.entry(*shape);
     let first = !table.is_opened;
     // An instant far ahead is from before the clock was set back.
-    let is_due = |shape: &Shape| {
-        let due_ms = entry(shape).due_ms;
-        due_ms > 0 && !(now_ms + 1..now_ms + DAY_MS).contains(&due_ms)
-    };
+    let has_come = |due_ms: i64| !(now_ms + 1..=now_ms + DAY_MS).contains(&due_ms);
+    let is_due = |shape: &Shape| Some(entry(shape).due_ms).is_some_and(|due_ms| due_ms > 0 && has_come(due_ms));
     let due: Vec<Shape> = all.iter().copied().filter(is_due).collect();
     if !due.is_empty() {
         return Step::Ask { shapes: due.into_iter().take(AT_ONCE).collect(), first };
+    }
+    if let Some((_, term)) = table.next_term().filter(|(due_ms, _)| !first && has_come(*due_ms)) {
+        return Step::AskTerm(term.clone());
     }
     let pending = || all.iter().map(entry).filter(|entry| entry.due_ms > 0);
     if first {
@@ -64,7 +66,7 @@ pub(super) fn next(table: &Table, noted: &BTreeSet<Shape>, now_ms: i64, last_ms:
             _ => return Step::Opened,
         }
     }
-    // The audit compares an ordinary request in every other turn.
+    // In every other turn an ordinary request is compared.
     let hourly_ms = last_ms.min(now_ms) + 2 * HOUR_MS / i64::from(per_hour.max(1));
     if hourly_ms <= now_ms {
         let is_stale =
@@ -78,7 +80,8 @@ pub(super) fn next(table: &Table, noted: &BTreeSet<Shape>, now_ms: i64, last_ms:
         let shapes = shape.copied().into_iter().collect();
         return Step::Ask { shapes, first };
     }
-    Step::Wait(until(pending().map(|entry| entry.due_ms).fold(hourly_ms, i64::min), now_ms))
+    let terms = table.next_term().map(|(due_ms, _)| due_ms);
+    Step::Wait(until(pending().map(|entry| entry.due_ms).chain(terms).fold(hourly_ms, i64::min), now_ms))
 }
 
 fn until(at_ms: i64, now_ms: i64) -> Duration {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use super::compare::{Agreement, agreement};
 use super::*;
 use crate::api::form::ListForm;
 use crate::api::hash::ContentHash;
@@ -20,7 +21,7 @@ use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::verdicts::Verdicts;
-use crate::snapshot::verdicts::table::{Table, Told};
+use crate::snapshot::verdicts::table::{DAY_MS, Table, Told};
 
 const HOUR: i64 = 3600;
 
@@ -79,6 +80,10 @@ struct Origin {
     backwards: Option<fn(u8) -> bool>,
     /// Every filtered list is refused.
     refuses: bool,
+    /// Slugs match where they are a part.
+    matches_parts: bool,
+    /// The slug of this term selects nothing.
+    loses: Option<(usize, u64)>,
     /// Which meanings the example of a turn allows in a row; `None`: the table's.
     open: Option<fn(OpenRow, u16) -> Vec<Meaning>>,
 }
@@ -110,7 +115,14 @@ impl Origin {
             let slugs = TaxonomyKind::ALL.into_iter().filter(|kind| heeds(kind.index()));
             let slugs = slugs.filter_map(|kind| {
                 let (slug, own) = (query.slug(kind)?, format!("-{}", row.0[kind.index()]));
-                Some(slug.ends_with(&own))
+                let is_lost =
+                    self.loses.is_some_and(|(lost, n)| kind.index() == lost && slug.ends_with(&format!("-{n}")));
+                let is_in = if self.matches_parts {
+                    own.starts_with(&slug[slug.find('-').unwrap()..])
+                } else {
+                    slug.ends_with(&own)
+                };
+                Some(is_in && !is_lost)
             });
             let since = since.map(|at| row.1 > at || (self.at_or_after && row.1 == at));
             slugs.chain(since).collect::<Vec<bool>>()
@@ -144,6 +156,7 @@ impl Origin {
             match schedule::next(&verdicts.table(), &verdicts.noted(), now_ms, now_ms, 6) {
                 Step::Opened => break,
                 Step::Wait(wait) => now_ms += i64::try_from(wait.as_millis()).unwrap(),
+                Step::AskTerm(term) => panic!("{term} is in doubt since a moment ago"),
                 Step::Ask { shapes, first } => {
                     assert!(first && shapes.len() <= AT_ONCE);
                     for shape in shapes {
@@ -170,13 +183,28 @@ impl Origin {
                 table.heard(shape, &case.path, Heard::Means(these), at);
             });
         }
+        let at = Moment { now_ms, apart_ms: 1000, is_still: true };
+        let doubtful = verdicts.terms();
+        if entry.is_on_trial {
+            let term = TermName::all_of(&query_of(&entry.again.unwrap()).unwrap()).next().unwrap();
+            let trial = Example::on_trial(dataset, &term, &doubtful).unwrap_or_default();
+            let answered = |(term, is_control, example): (TermName, bool, Example)| Tried {
+                term,
+                is_control,
+                heard: self.answer(rows, dataset, &example.query),
+            };
+            let tried: Vec<Tried> = trial.into_iter().map(answered).collect();
+            return verdicts.change(|table| {
+                table.asked += tried.len() as u32;
+                table.tried(shape, &tried, at);
+            });
+        }
         let again = entry.again.as_deref().and_then(query_of).map(|query| Example::again(dataset, query));
-        let Some(example) = again.or_else(|| Example::of(dataset, shape, entry.turn)) else {
+        let Some(example) = again.or_else(|| Example::of(dataset, shape, entry.turn, &doubtful)) else {
             return verdicts.change(|table| table.pass_over(shape, example::turns(shape), now_ms));
         };
         assert_eq!(Shape::of(&example.query), shape);
         let (heard, path) = (self.answer(rows, dataset, &example.query), example.query.path_and_query());
-        let at = Moment { now_ms, apart_ms: 1000, is_still: true };
         verdicts.change(|table| {
             table.asked += 1;
             table.heard(shape, &path, heard, at);
@@ -265,6 +293,64 @@ fn other_meanings_disprove_what_they_show_in_and_nothing_else() {
 }
 
 #[test]
+fn where_one_term_differs_and_another_does_not_the_term_is_in_doubt_and_not_the_shape() {
+    let rows = rows(600);
+    let largest = |kind: usize| {
+        let count = |n: &u64| rows.iter().filter(|row| row.0[kind] == *n).count();
+        (0..12_u64).max_by_key(count).unwrap()
+    };
+    let sport = largest(0);
+    let named = |verdicts: &Verdicts| verdicts.terms().iter().map(ToString::to_string).collect::<Vec<_>>();
+    for (origin, terms) in [
+        (Origin { matches_parts: true, ..Origin::default() }, vec!["city=city-1".to_owned()]),
+        (Origin { loses: Some((0, sport)), ..Origin::default() }, vec![format!("sport=sport-{sport}")]),
+    ] {
+        let verdicts = origin.examined(&rows);
+        assert_eq!((verdicts.names(State::Disproved).unwrap(), named(&verdicts)), (Vec::new(), terms.clone()));
+        assert_eq!(verdicts.names(State::Confirmed).unwrap().len(), 31, "with other terms");
+        let query = |raw: &str| Parameters::parse(raw).unwrap().list;
+        let doubt = |raw: &str| verdicts.doubts(&query(raw)).map(|doubt| doubt.name);
+        let [term] = &terms[..] else { unreachable!() };
+        assert_eq!(doubt(term), Some(term.clone()));
+        assert_eq!(doubt(&format!("{term}&state=state-1&modified_since=2024-01-01")), Some(term.clone()));
+        assert_eq!((doubt("city=city-2&sport=other"), doubt("page=2")), (None, None));
+        let told = verdicts.table().told();
+        assert!(told.check().is_ok());
+        assert_eq!(Table::of_told(&told, true).terms(), verdicts.terms(), "it travels");
+
+        // A day later it is asked again, and the doubt ends with two equal answers apart.
+        let (mut now_ms, mut answers) = (2_000_000, vec![Heard::Differs { only_order: false }]);
+        answers.extend([
+            Heard::Equal { tells: true },
+            Heard::Nothing,
+            Heard::Equal { tells: true },
+            Heard::Equal { tells: true },
+        ]);
+        let mut asked_ms = Vec::new();
+        for heard in answers {
+            loop {
+                match schedule::next(&verdicts.table(), &verdicts.noted(), now_ms, now_ms, 6) {
+                    Step::Wait(wait) => now_ms += i64::try_from(wait.as_millis()).unwrap(),
+                    Step::AskTerm(asked) => {
+                        assert_eq!(asked.to_string(), *term);
+                        asked_ms.push(now_ms);
+                        let at = Moment { now_ms, apart_ms: 1000, is_still: false };
+                        break verdicts.change(|table| table.heard_of_term(&asked, Some(&heard), at));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        let gaps: Vec<i64> = asked_ms.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((gaps, named(&verdicts).len()), (vec![DAY_MS, 1000, DAY_MS, 1000], 0));
+        assert_eq!(doubt(term), None);
+    }
+    // Both sports that are asked first differ: it is the filter.
+    let ignored = Origin::ignoring(0, 0).examined(&rows);
+    assert_eq!((named(&ignored).len(), ignored.names(State::Disproved).unwrap()), (0, vec!["sport".to_owned()]));
+}
+
+#[test]
 fn a_row_means_what_two_examples_say_and_another_meaning_is_read_through() {
     let rows = rows(300);
     let meaning = |open: fn(OpenRow, u16) -> Vec<Meaning>, row| {
@@ -324,6 +410,8 @@ fn a_list_that_was_suspected_is_answered_again_once_it_is_as_ours() {
     assert_eq!((verdicts.doubts(&query), verdicts.doubts(&wider)), (None, None));
     verdicts.doubt(&query, 6_000_000);
     ask(Origin::ignoring(1, 0), 6_000_100);
+    // So does another state.
+    ask(Origin::ignoring(1, 0), 6_000_150);
     assert_eq!(verdicts.names(State::Disproved).unwrap(), ["state"]);
     // The whole is asked itself, and is as ours.
     Origin::default().ask(&rows, &dataset, &verdicts, Shape::of(&wider), 6_000_200);

@@ -1,5 +1,7 @@
 //! Which pages are consistent, and when a pass is full.
 
+use proptest::prelude::*;
+
 use crate::api::hash::ContentHash;
 use crate::api::page::Envelope;
 use crate::snapshot::content::Content;
@@ -171,9 +173,44 @@ fn rows_of_unknown_place_stand_among_their_equals() {
         };
         rows.iter().map(row).collect()
     };
-    let pages = dated(&[(1, 5), (2, 4), (3, 4), (9, 4), (5, 1)]);
+    // No second field breaks the ties.
+    let pages = dated(&[(1, 5), (2, 4), (3, 4), (9, 4), (6, 4), (5, 1)]);
     // 7 and 8 were modified since the last snapshot.
     let last = dataset(&[1, 2, 3, 5, 8, 7]);
     let all = arranged(pages, &ids(&[3]), dated(&[(7, 4), (8, 2)]), Some(&last));
-    assert_eq!(all.iter().map(|summary| summary.id.0).collect::<Vec<u64>>(), [1, 2, 3, 9, 7, 8, 5]);
+    assert_eq!(all.iter().map(|summary| summary.id.0).collect::<Vec<u64>>(), [1, 2, 3, 9, 6, 7, 8, 5]);
+}
+
+proptest! {
+    /// Where the rule that was learned is the origin's, placing changes equals sorting everything again.
+    #[test]
+    fn placing_equals_sorting(
+        listings in proptest::collection::btree_map(1_u64..500, (0_u64..40, "[a-c]{0,3}"), 2..60),
+        changed in proptest::collection::btree_map(1_u64..500, (0_u64..40, "[a-c]{0,3}"), 1..8),
+        by in 0_u8..3,
+    ) {
+        let make = |(id, (day, name)): (&u64, &(u64, String))| {
+            let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{name}","modified":"2026-01-{:02}T00:00:00Z"}}"#, day % 28 + 1));
+            Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
+        };
+        let sort = |all: &mut Vec<Summary>| all.sort_by_key(|summary| {
+            let text = std::str::from_utf8(&summary.raw).unwrap();
+            let value = |at: usize| crate::api::json::fields(text).unwrap()[at].value.to_owned();
+            let name = if by == 2 { value(1) } else { String::new() };
+            (name, std::cmp::Reverse(if by == 1 { value(2) } else { String::new() }), summary.id)
+        });
+        let mut sequence: Vec<Summary> = listings.iter().map(make).collect();
+        sort(&mut sequence);
+        let last = Content { envelope: Envelope::default(), taxonomies: [(); 3].map(|()| "[]".into()), summaries: sequence.clone() };
+        let last = Dataset::build(last, &Evidence::new()).unwrap();
+        sequence.retain(|summary| !changed.contains_key(&summary.id.0));
+        let changed: Vec<Summary> = changed.iter().map(make).collect();
+        let mut expected = [sequence.clone(), changed.clone()].concat();
+        sort(&mut expected);
+        let truth = ["id asc", "modified desc, id asc", "name asc, id asc"][usize::from(by)];
+        // Small sequences obey other rules by accident, too.
+        if Rule::learn(&sequence).is_some_and(|rule| rule.to_string() == truth) {
+            prop_assert_eq!(arranged(sequence, &BTreeSet::new(), changed, Some(&last)), expected);
+        }
+    }
 }

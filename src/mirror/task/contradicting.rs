@@ -4,7 +4,6 @@
 //! [`super::super::pass`] says what contradicts, and when that is believed. Callers: [`super`] and its parts.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +33,6 @@ const STORED: &str = "contradiction";
 
 /// What is known of contradictory pages.
 pub(super) struct Contradictions {
-    store: Arc<Store>,
     pub(super) seen: Recurrence,
     accepted: Option<Accepted>,
 }
@@ -50,9 +48,8 @@ struct Accepted {
 
 impl Contradictions {
     /// Reads back what the newest snapshot lives with.
-    pub(super) fn new(store: Arc<Store>) -> Self {
-        let accepted = store.state_json(STORED).ok().flatten();
-        Self { store, seen: Recurrence::default(), accepted }
+    pub(super) fn new(store: &Store) -> Self {
+        Self { seen: Recurrence::default(), accepted: store.state_json(STORED).ok().flatten() }
     }
 
     /// What a snapshot lives with.
@@ -60,31 +57,26 @@ impl Contradictions {
         self.accepted.as_ref().filter(|accepted| accepted.snapshot == *snapshot)
     }
 
-    /// Whether a snapshot lives with a contradiction.
-    pub(super) fn lives_with(&self, snapshot: &SnapshotId) -> bool {
-        self.of(snapshot).is_some()
-    }
-
     /// The hash of the first page that agrees with a snapshot; `None`: its listings decide.
     pub(super) fn first_page(&self, snapshot: &SnapshotId) -> Option<ContentHash> {
         self.of(snapshot).map(|accepted| ContentHash::from_bytes(accepted.first_page))
     }
 
-    fn accept(&mut self, accepted: Accepted) -> Result<(), MirrorError> {
+    fn accept(&mut self, store: &Store, accepted: Accepted) -> Result<(), MirrorError> {
         if self.accepted.as_ref() != Some(&accepted) {
             let mut states = States::default();
             states.put_json(STORED, &accepted)?;
-            self.store.put_states(&states)?;
+            store.put_states(&states)?;
             self.accepted = Some(accepted);
         }
         Ok(())
     }
 
     /// The pages fit again.
-    pub(super) fn ended(&mut self) -> Result<(), MirrorError> {
+    pub(super) fn ended(&mut self, store: &Store) -> Result<(), MirrorError> {
         self.seen.ended();
         if self.accepted.take().is_some() {
-            self.store.remove_state(STORED)?;
+            store.remove_state(STORED)?;
         }
         Ok(())
     }
@@ -117,18 +109,8 @@ pub(super) struct Search {
     elsewhere: BTreeMap<ListingId, Summary>,
     /// Listings of the last snapshot in no list.
     unseen: Vec<Summary>,
-    phase: Phase,
-}
-
-/// What the search asks for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Lists of what was modified since the last snapshot, and of terms.
-    Filters,
-    /// All pages, in this size.
-    OtherPages(u16),
-    /// Whether listings of the last snapshot are gone.
-    Details,
+    /// The size of pages to ask for when nothing is left to do; `None`: listings of the last snapshot were asked for last.
+    next_size: Option<u16>,
 }
 
 impl Search {
@@ -162,6 +144,11 @@ impl Search {
 }
 
 impl Mirror {
+    /// Whether the newest snapshot lives with a contradiction.
+    pub(super) fn lives_with_contradiction(&self) -> bool {
+        self.newest().is_some_and(|newest| self.contradictions.of(&newest.dataset.id).is_some())
+    }
+
     /// Takes in pages that contradict each other; `None`: they may fit when they are read again.
     pub(super) async fn contradictory(
         &mut self,
@@ -196,11 +183,12 @@ impl Mirror {
             failures: 0,
             elsewhere: BTreeMap::new(),
             unseen: Vec::new(),
-            phase: if is_looked_into { Phase::Details } else { Phase::Filters },
+            next_size: None,
         };
         if is_looked_into {
             search.todo.extend(self.lost(&search).into_iter().map(SearchQuestion::Detail));
         } else {
+            search.next_size = Some(search.largest_page() - 1);
             self.ask_with_filters(&mut search).await?;
         }
         Ok(Some(Next::Instead(Doing::Searching(Box::new(search)), Duration::ZERO)))
@@ -268,23 +256,17 @@ impl Mirror {
         if !search.todo.is_empty() {
             return Ok(Next::Again(Duration::ZERO));
         }
-        let lost = self.lost(search);
-        let next_size = match search.phase {
-            Phase::Filters => search.largest_page() - 1,
-            Phase::OtherPages(size) => size - 1,
-            Phase::Details => return self.live_with(search).await,
-        }
-        .max(1);
-        let pages = search.found.total.div_ceil(next_size.into());
+        let Some(size) = search.next_size.take() else { return self.live_with(search).await };
+        let (lost, size) = (self.lost(search), size.max(1));
+        let pages = search.found.total.div_ceil(size.into());
         let for_details = (lost.len() as u64).min(search.left / 2);
         // What no page shows is on no page of another size, either.
         if search.displaced() > 0 && pages + for_details <= search.left {
-            search.phase = Phase::OtherPages(next_size);
-            let query = |page| ListQuery { page, per_page: next_size, ..ListQuery::default() };
+            search.next_size = Some(size - 1);
+            let query = |page| ListQuery { page, per_page: size, ..ListQuery::default() };
             search.todo.extend((1..=pages).map(|page| SearchQuestion::List(query(page))));
         } else {
             // Only a 404 says that a listing is gone.
-            search.phase = Phase::Details;
             search.todo.extend(lost.into_iter().map(SearchQuestion::Detail));
         }
         Ok(Next::Again(Duration::ZERO))
@@ -350,7 +332,8 @@ impl Mirror {
         }
         if let Some(newest) = self.newest() {
             let first_page = self.copies.hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
-            self.contradictions.accept(Accepted { snapshot: newest.dataset.id.clone(), contradiction, first_page })?;
+            let accepted = Accepted { snapshot: newest.dataset.id.clone(), contradiction, first_page };
+            self.contradictions.accept(self.snapshots.store(), accepted)?;
         }
         self.contradictions.seen.ended();
         let before = search.before.clone();

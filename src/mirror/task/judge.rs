@@ -8,56 +8,44 @@ use crate::api::listing::Summary;
 use crate::api::page::EmptyNumbers;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
-use crate::snapshot::content::{Content, SnapshotId};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::meta::Certificate;
 use crate::snapshot::pointer::Snapshot;
 use crate::store::{Store, StoreError};
 use crate::upstream::client::Asker;
-use crate::upstream::status::{OriginState, Progress};
+use crate::upstream::status::OriginState;
 use crate::upstream::window::Class;
 
-use super::super::pass::{self, Assembled, Inconsistent, Pass};
+use super::super::pass::{self, Inconsistent, Pass};
 use super::super::refresh::ProbeShape;
 use super::amend::newly_doubtful;
 use super::publish::{Candidate, List, Proof};
 use super::reading::Reading;
-use super::schedule::{Doing, Next, Purpose, is_settled};
+use super::schedule::{Doing, Next, Purpose, is_settled, longest_pause};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the start of an unfinished reading.
 const STARTED: &str = "pass";
 
 impl Mirror {
-    /// Begins to read every page, except those fetched since `started_ms`. Without it, an unfinished reading resumes
-    /// after a restart, and a requested one begins from scratch. `expects_news`: an answer has shown a change.
-    pub(super) fn begin_reading(
-        &mut self,
-        purpose: Purpose,
-        started_ms: Option<i64>,
-        expects_news: bool,
-    ) -> Result<(), MirrorError> {
+    /// Reads every page for a better certificate. An unfinished reading resumes after a restart; a requested one begins
+    /// from scratch.
+    pub(super) fn certify(&self) -> Next {
         let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest());
-        let started_ms = match (started_ms, purpose) {
-            (Some(started), _) => started,
-            (None, Purpose::Follow) => now_ms,
-            (None, Purpose::Certify) => {
-                let anew = self.schedule.is_pass_asked;
-                started(self.store(), newest.as_deref(), now_ms, anew)?
-            }
-        };
-        if purpose == Purpose::Certify {
-            // It fulfils a request for a pass.
-            (self.schedule.is_pass_asked, self.schedule.tried) = (false, Some(self.clock.now_mono()));
-        }
-        if newest.is_none() {
-            self.status.update(|picture| picture.state = OriginState::Crawling);
-        }
-        self.status.update(|picture| picture.pass = Some(Progress { done: 0, of: 0 }));
-        let now = (now_ms, self.clock.now_mono());
-        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now, expects_news);
-        self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
-        Ok(())
+        let started = started(self.store(), newest.as_deref(), now_ms, self.schedule.is_pass_asked);
+        let started_ms = started.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the start of a reading could not be stored; after a restart every page is read");
+            now_ms
+        });
+        self.reading(Purpose::Certify, started_ms, false)
+    }
+
+    /// Reads every page, except those fetched since `started_ms`. `expects_news`: an answer has shown a change.
+    pub(super) fn reading(&self, purpose: Purpose, started_ms: i64, expects_news: bool) -> Next {
+        let now = (self.clock.now_wall().as_millis(), self.clock.now_mono());
+        let reading = Reading::new(purpose, started_ms, self.newest().as_deref(), now, expects_news);
+        Next::Instead(Doing::Reading(Box::new(reading)), Duration::ZERO)
     }
 
     /// Fetches one batch; when none is left, judges.
@@ -66,7 +54,7 @@ impl Mirror {
         let Some(progress) = reading.fetch_batch(&self.copies, now_ms).await? else {
             return self.judge(reading).await;
         };
-        self.status.update(|picture| picture.pass = Some(progress));
+        self.status().update(|picture| picture.pass = Some(progress));
         Ok(Next::Again(Duration::ZERO))
     }
 
@@ -90,8 +78,9 @@ impl Mirror {
             Err(error) => return self.does_not_fit(reading, &pass, error).await,
         };
         assembled.content.envelope.empty_numbers = self.empty_numbers(reading, pass.until_ms()).await;
-        self.contradictions.ended()?;
-        let is_news = self.is_news(&assembled.content);
+        self.contradictions.ended(self.snapshots.store())?;
+        let id = assembled.content.id();
+        let is_news = self.newest().is_none_or(|newest| newest.dataset.id != id);
         if reading.expects_news && !is_news {
             // An answer showed a change that no page has: these are old copies. They are read again, once.
             let (pause, now) = (self.copies.apart(), self.clock.now_mono());
@@ -103,7 +92,7 @@ impl Mirror {
         if let Some(newest) = self.newest().filter(|_| reading.misses_news && !is_news) {
             // There is none: whether the answer still shows it decides.
             let list = List { dataset: newest.dataset.clone(), beside: assembled.beside };
-            let candidate = Candidate { list, placed_by: Vec::new(), until_ms: pass.until_ms(), tries: 0, proof: None };
+            let candidate = Candidate { list, is_amended: false, until_ms: pass.until_ms(), tries: 0, proof: None };
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), Duration::ZERO));
         }
         // The same content takes nothing back, however old its confirmation is.
@@ -116,10 +105,33 @@ impl Mirror {
         if unproven.is_empty() {
             unproven = pass::paths(pages).collect();
         }
-        match reading.purpose {
-            Purpose::Follow => self.judge_what_follows(reading, &pass, assembled, unproven).await,
-            Purpose::Certify => self.judge_unproven(reading, &pass, assembled, unproven, is_old).await,
+        if reading.purpose == Purpose::Follow {
+            let list = self.terms.index(assembled, self.newest()).await?;
+            if let Some(reason) = self.is_suspect(&list.dataset).filter(|_| reading.round < TRIES) {
+                // Pages of different instants can add up by chance; only proof helps then.
+                tracing::debug!(reason, "every page is read again");
+                let pause = self.pause_for(unproven.len() as u64).max(self.copies.lag());
+                reading.next_round(unproven);
+                return Ok(Next::Again(pause));
+            }
+            let candidate = Candidate { list, is_amended: false, until_ms: pass.until_ms(), tries: 0, proof: None };
+            return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
+        let is_newest_settled = self.certificate().is_some_and(is_settled);
+        if reading.round >= TRIES {
+            if !is_newest_settled || is_news {
+                let proof = Proof::open("no closing round proved that all pages are of one instant", pass.until_ms());
+                self.publish_assembled(assembled, proof).await?;
+            }
+            return self.settled(reading.before.as_ref());
+        }
+        // Merely consistent data does not replace data known to be newer.
+        if !is_newest_settled && !is_old {
+            self.publish_assembled(assembled, Proof::of(Certificate::Provisional, pass.until_ms())).await?;
+        }
+        reading.next_round(unproven);
+        self.status().update(|picture| picture.pass = Some(reading.progress()));
+        Ok(Next::Again(self.copies.lag()))
     }
 
     /// The origin's numbers of an empty list. A reading for a better certificate asks once, for what changed since the
@@ -145,54 +157,6 @@ impl Mirror {
         numbers
     }
 
-    /// A list that was read because the origin has changed: it waits for its confirmation, unless its pages are
-    /// suspect.
-    async fn judge_what_follows(
-        &mut self,
-        reading: &mut Reading,
-        pass: &Pass,
-        assembled: Assembled,
-        unproven: Vec<String>,
-    ) -> Result<Next, MirrorError> {
-        let list = self.terms.index(assembled, self.newest()).await?;
-        if let Some(reason) = self.is_suspect(&list.dataset).filter(|_| reading.round < TRIES) {
-            // Pages of different instants can add up by chance; only proof helps then.
-            tracing::debug!(reason, "every page is read again");
-            let pause = self.pause_for(unproven.len() as u64).max(self.copies.lag());
-            reading.next_round(unproven);
-            return Ok(Next::Again(pause));
-        }
-        let (placed_by, until_ms) = (Vec::new(), pass.until_ms());
-        let candidate = Candidate { list, placed_by, until_ms, tries: 0, proof: None };
-        Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
-    }
-
-    /// A list that was read for a better certificate, not proven yet: another round, a few times.
-    async fn judge_unproven(
-        &mut self,
-        reading: &mut Reading,
-        pass: &Pass,
-        assembled: Assembled,
-        unproven: Vec<String>,
-        is_old: bool,
-    ) -> Result<Next, MirrorError> {
-        let is_newest_settled = self.certificate().is_some_and(is_settled);
-        if reading.round >= TRIES {
-            if !is_newest_settled || self.is_news(&assembled.content) {
-                let proof = Proof::open("no closing round proved that all pages are of one instant", pass.until_ms());
-                self.publish_assembled(assembled, proof).await?;
-            }
-            return self.settled(reading.before.as_ref());
-        }
-        // Merely consistent data does not replace data known to be newer.
-        if !is_newest_settled && !is_old {
-            self.publish_assembled(assembled, Proof::of(Certificate::Provisional, pass.until_ms())).await?;
-        }
-        reading.next_round(unproven);
-        self.status.update(|picture| picture.pass = Some(reading.progress()));
-        Ok(Next::Again(self.copies.lag()))
-    }
-
     /// Why a consistent list may still mix several instants.
     fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
         if self.questions.shape == ProbeShape::Pages {
@@ -205,11 +169,6 @@ impl Mirror {
         newly_doubtful(&newest.dataset, dataset).map(|slug| format!("the count of {slug} disagrees"))
     }
 
-    /// Whether the content differs from the newest snapshot.
-    fn is_news(&self, content: &Content) -> bool {
-        self.newest().is_none_or(|newest| newest.dataset.id != content.id())
-    }
-
     /// The pages do not fit together: the list moved while it was read, the copies in the origin's CDN differ, or the
     /// origin's answers contradict each other. Reads again, less and less often.
     async fn does_not_fit(
@@ -220,8 +179,7 @@ impl Mirror {
     ) -> Result<Next, MirrorError> {
         let is_first = self.newest().is_none();
         let mut unproven = pass.unproven();
-        let lives_with = |newest: &Snapshot| self.contradictions.lives_with(&newest.dataset.id);
-        if unproven.is_empty() && !self.newest().is_some_and(|newest| lives_with(&newest)) {
+        if unproven.is_empty() && !self.lives_with_contradiction() {
             unproven = pass::paths(reading.pages(&self.copies)?).collect();
         }
         // Where copies in the origin's CDN differ, only time helps.
@@ -238,8 +196,8 @@ impl Mirror {
         {
             return Ok(next);
         }
-        self.status.update(|picture| picture.state = OriginState::Nonsense);
-        self.status.unusable(&text, self.clock.now_wall());
+        self.status().update(|picture| picture.state = OriginState::Nonsense);
+        self.status().unusable(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
         if reading.purpose == Purpose::Certify {
             self.store().put_instant(STARTED, now_ms)?;
@@ -257,7 +215,7 @@ impl Mirror {
     fn pause_after_misfit(&mut self, reading: &Reading, is_first: bool) -> Duration {
         let doublings = reading.misfits.saturating_sub(if is_first { 2 } else { 0 }).min(8);
         let pause = self.copies.lag().saturating_mul(2_u32.pow(doublings)) / 2;
-        let pause = pause.min(self.schedule.longest_pause()).max(self.copies.lag());
+        let pause = pause.min(longest_pause(self.settings.load().ttl)).max(self.copies.lag());
         if is_first {
             return pause;
         }
@@ -267,17 +225,12 @@ impl Mirror {
         pause.max(counts_in).max(self.pause_for(pages + TaxonomyKind::ALL.len() as u64))
     }
 
-    /// The published data is as settled as it can be.
-    pub(super) fn settled(&mut self, before: Option<&SnapshotId>) -> Result<Next, MirrorError> {
-        let newest = self.newest().map(|newest| newest.dataset.id.clone());
-        self.status.update(|picture| {
-            picture.state = if newest.as_ref() == before { OriginState::Unchanged } else { OriginState::Changed }
-        });
-        self.answers_agree();
-        self.status.update(|picture| picture.passes += 1);
+    /// The published data is as settled as it can be. `before`: the newest snapshot when the reading began.
+    pub(super) fn settled(&self, before: Option<&SnapshotId>) -> Result<Next, MirrorError> {
+        let is_same = self.newest().is_some_and(|newest| before == Some(&newest.dataset.id));
+        self.status().update(|picture| picture.passes += 1);
         self.store().remove_state(STARTED)?;
-        self.looked();
-        Ok(Next::Done)
+        Ok(Next::Done(if is_same { OriginState::Unchanged } else { OriginState::Changed }))
     }
 }
 

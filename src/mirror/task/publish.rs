@@ -31,8 +31,8 @@ pub(super) struct List {
 #[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) list: List,
-    /// The orders by which changed listings were placed; empty: every page was read.
-    pub(super) placed_by: Vec<String>,
+    /// Whether it builds on the newest snapshot; else every page was read.
+    pub(super) is_amended: bool,
     /// The latest instant for which all its parts are confirmed.
     pub(super) until_ms: i64,
     /// How often it could not be confirmed, because copies were of different instants.
@@ -245,15 +245,7 @@ impl Mirror {
             form: newest.as_ref().map(|newest| newest.meta.form.clone()).unwrap_or_default(),
             origin: Some(self.copies.client.base().as_str().to_owned()),
         };
-        if let Some(newest) = &newest {
-            self.order.compare(&newest.dataset, &list.dataset).await?;
-        }
         let next = Prepared { list, meta };
-        if let Some(newest) = newest.as_ref().filter(|newest| newest.dataset.id != next.list.dataset.id) {
-            let (before, after) = (newest.dataset.clone(), next.list.dataset.clone());
-            let changed = blocking(move || Ok(changed(&before, &after))).await?;
-            self.schedule.see_flips(changed, self.clock.now_mono());
-        }
         match self.shrink.judge(newest.as_deref(), &next, (self.clock.now_mono(), self.clock.now_wall()))? {
             Some(sizes) => self.switch_to(next, sizes).await,
             None => Ok(()),
@@ -286,10 +278,6 @@ impl Mirror {
             "published"
         );
         self.shrink.forget();
-        self.order.placed_by.clear();
-        self.learning.due = Some(self.clock.now_mono());
-        // This looked at all that a refresh does.
-        self.looked();
         let pages = pass::pages_of(&dataset);
         // No client waits for this.
         let snapshots = self.snapshots.clone();
@@ -301,17 +289,20 @@ impl Mirror {
     }
 }
 
-/// What differs in both, of some of it.
-fn changed(before: &Dataset, after: &Dataset) -> Vec<ChangedPart> {
-    let listings = before.content.summaries.iter().filter_map(|known| {
-        let next = after.summary(known.id).filter(|next| next.hash != known.hash)?;
-        Some((ContentPart::Listing(known.id), known.hash, next.hash))
-    });
+/// What differs, of some of it. What is not there has a hash of its own.
+pub(super) fn changed(before: &Dataset, after: &Dataset) -> Vec<ChangedPart> {
+    let absent = ContentHash::of(b"");
+    let hash = |of: &Dataset, id| of.summary(id).map_or(absent, |summary| summary.hash);
+    let known = before.content.summaries.iter().map(|known| (known.id, known.hash, hash(after, known.id)));
+    let new = after.content.summaries.iter().filter(|next| before.position(next.id).is_none());
+    let new = new.map(|next| (next.id, absent, next.hash));
+    let listings = known.chain(new).filter(|(_, known, next)| known != next);
+    let listings = listings.map(|(id, known, next)| (ContentPart::Listing(id), known, next));
     let taxonomies = TaxonomyKind::ALL.into_iter().filter_map(|kind| {
         let [known, next] = [before, after].map(|of| ContentHash::of(of.content.taxonomy(kind).as_bytes()));
         (known != next).then_some((ContentPart::Taxonomy(kind), known, next))
     });
-    taxonomies.chain(listings).take(Flips::MOST).collect()
+    listings.take(Flips::MOST).chain(taxonomies).collect()
 }
 
 /// Removes unused copies: pages beyond the last but one, and probes of earlier snapshots.

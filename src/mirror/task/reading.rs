@@ -6,8 +6,6 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use bytes::Bytes;
-
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{EmptyNumbers, Page};
 use crate::api::taxonomy::TaxonomyKind;
@@ -34,6 +32,7 @@ const GLANCE: u64 = 4096;
 pub(super) type ReadBack = (Pass, Result<Assembled, Inconsistent>);
 
 /// A reading of every page.
+#[derive(Default)]
 pub(super) struct Reading {
     pub(super) purpose: Purpose,
     /// Copies fetched since then count, in milliseconds of our clock.
@@ -44,7 +43,7 @@ pub(super) struct Reading {
     todo: VecDeque<String>,
     /// Failed in this round; retried after all the rest.
     failed: Vec<String>,
-    /// The page where the search for missing ones continues.
+    /// Where the search for missing ones continues, in the pages and then the taxonomies.
     cursor: u64,
     /// Pages beyond this one hold nothing, whatever the total says.
     cut: Option<u64>,
@@ -84,22 +83,11 @@ impl Reading {
             purpose,
             started_ms,
             floor_ms: newest.map_or(i64::MIN, |newest| newest.meta.confirmed_ms).min(now_ms),
-            todo: VecDeque::new(),
-            failed: Vec::new(),
-            cursor: 1,
-            cut: None,
-            reach: 0,
-            last: None,
-            listed: None,
             known: newest.map_or(0, |newest| pass::pages_of(&newest.dataset)),
-            round: 0,
-            done: 0,
             before: newest.map(|newest| newest.dataset.id.clone()),
-            empty_numbers: None,
             began,
-            misfits: 0,
             expects_news,
-            misses_news: false,
+            ..Self::default()
         }
     }
 
@@ -115,7 +103,7 @@ impl Reading {
 
     /// Begins a round: these resources, and those missing by then.
     pub(super) fn next_round(&mut self, todo: Vec<String>) {
-        (self.todo, self.failed, self.cursor, self.cut, self.listed) = (todo.into(), Vec::new(), 1, None, None);
+        (self.todo, self.failed, self.cursor, self.cut, self.listed) = (todo.into(), Vec::new(), 0, None, None);
         self.round += 1;
     }
 
@@ -195,33 +183,25 @@ impl Reading {
     /// The next paths that were not fetched since the reading began: the first page alone, then the others and the
     /// taxonomies, some at a time. The cursor stands at its end when nothing is missing.
     fn missing(&mut self, copies: &Copies) -> Result<Vec<String>, MirrorError> {
-        let started_ms = self.started_ms;
-        let is_missing = |path: &str| Ok::<_, MirrorError>(!copies.is_recent(path, started_ms)?);
-        let mut missing = Vec::new();
-        let first = pass::page_path(1);
-        if self.cursor == 1 && is_missing(&first)? {
-            return Ok(vec![first]);
-        }
-        let pages = self.pages(copies)?;
-        let (mut cursor, end) = (self.cursor, self.cursor.saturating_add(GLANCE));
-        while cursor <= pages && cursor < end && missing.len() < BATCH {
-            let path = pass::page_path(cursor);
-            if is_missing(&path)? {
+        let (mut missing, pages, end) = (Vec::new(), self.pages(copies)?, self.cursor.saturating_add(GLANCE));
+        while self.cursor < end && missing.len() < BATCH {
+            let path = match TaxonomyKind::ALL.get(self.cursor.saturating_sub(pages) as usize) {
+                _ if self.cursor < pages => pass::page_path(self.cursor + 1),
+                Some(kind) => kind.path().to_owned(),
+                None => {
+                    self.cursor = u64::MAX;
+                    break;
+                }
+            };
+            if !copies.is_recent(&path, self.started_ms)? {
                 missing.push(path);
-            }
-            cursor += 1;
-        }
-        if cursor > pages && missing.is_empty() {
-            for kind in TaxonomyKind::ALL {
-                if is_missing(kind.path())? {
-                    missing.push(kind.path().to_owned());
+                if self.cursor == 0 {
+                    // It says how many others there are.
+                    break;
                 }
             }
-            if missing.is_empty() {
-                cursor = u64::MAX;
-            }
+            self.cursor += 1;
         }
-        self.cursor = cursor;
         Ok(missing)
     }
 
@@ -244,7 +224,7 @@ impl Reading {
         if pages.len() == BATCH && pages.iter().map(is_empty).collect::<Result<Vec<_>, _>>()?.into_iter().all(|one| one)
         {
             let cut = pages.iter().map(|(page, _)| page.saturating_sub(1).max(1)).min().unwrap_or(u64::MAX);
-            self.cut = Some(cut);
+            (self.cut, self.cursor) = (Some(cut), self.cursor.min(cut));
             self.todo.clear();
             self.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= cut));
         }
@@ -258,45 +238,35 @@ impl Reading {
         pages: u64,
         known: impl Fn(&Summary) -> Option<Summary>,
     ) -> Result<Option<ReadBack>, StoreError> {
-        let (mut spans, mut last_spans) = (Vec::new(), Vec::new());
-        let mut wrong: Option<Result<String, StoreError>> = None;
-        let mut fetched = |path: String, spans: &mut Vec<(String, Span)>| match copies.stored(&path) {
-            Ok(Some(Copy { body, since_ms, until_ms, .. })) => {
-                spans.push((path, Span { since_ms, until_ms }));
-                Some(body)
+        let (mut spans, mut lost) = (Vec::new(), Ok(None));
+        let mut body = |path: String| {
+            match copies.stored(&path) {
+                Ok(Some(Copy { body, since_ms, until_ms, .. })) => {
+                    spans.push((path, Span { since_ms, until_ms }));
+                    return Some(body);
+                }
+                Ok(None) => lost = Ok(Some(path)),
+                Err(error) => lost = Err(error),
             }
-            Ok(None) => {
-                wrong = Some(Ok(path));
-                None
-            }
-            Err(error) => {
-                wrong = Some(Err(error));
-                None
-            }
-        };
-        let taxonomies = TaxonomyKind::ALL.map(|kind| fetched(kind.path().to_owned(), &mut last_spans));
-        let assembled = if let [Some(sports), Some(states), Some(cities)] = taxonomies {
-            let mut bodies = (1..=pages).map_while(|page| fetched(pass::page_path(page), &mut spans));
-            let taxonomies: [Bytes; 3] = [sports, states, cities];
-            let assembled = pass::assemble(&mut bodies, &taxonomies, &copies.volatile(), known);
-            // If they do not fit, the intervals of the rest are still needed.
-            bodies.for_each(drop);
-            Some(assembled)
-        } else {
             None
         };
-        spans.extend(last_spans);
-        if let Some(lost) = wrong.transpose()? {
+        // Without one of them the result is dropped below.
+        let taxonomies = TaxonomyKind::ALL.map(|kind| body(kind.path().to_owned()).unwrap_or_default());
+        let mut bodies = (1..=pages).map_while(|page| body(pass::page_path(page)));
+        let assembled = pass::assemble(&mut bodies, &taxonomies, &copies.volatile(), known);
+        // If they do not fit, the intervals of the rest are still needed.
+        bodies.for_each(drop);
+        if let Some(lost) = lost? {
             tracing::warn!(path = lost, "a stored copy is missing; it is fetched again");
             copies.forget(&lost)?;
             return Ok(None);
         }
-        Ok(assembled.map(|assembled| (Pass::new(spans), assembled)))
+        Ok(Some((Pass::new(spans), assembled)))
     }
 
     /// A fetched copy is lost: search again.
     pub(super) const fn look_again(&mut self) {
-        self.cursor = 1;
+        self.cursor = 0;
     }
 }
 

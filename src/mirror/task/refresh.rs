@@ -22,7 +22,7 @@ use super::super::pass::{self, Beside};
 use super::super::refresh::{Answers, PROBE, Probe, ProbeShape, RefreshVerdict};
 use super::amend::NotAmended;
 use super::publish::{Candidate, Prepared, Proof};
-use super::schedule::{Doing, Next, Purpose};
+use super::schedule::{Doing, Next, Purpose, Work};
 use super::{DAY_MS, Mirror, MirrorError, TRIES};
 
 /// Statuses for a question that a server does not understand.
@@ -41,7 +41,7 @@ pub(super) struct Questions {
     /// Whether some of them were found by a pass that found nothing.
     is_excused: bool,
     /// Counts refreshes: which page is looked at in the place of a probe.
-    turn: u64,
+    pub(super) turn: u64,
 }
 
 impl Questions {
@@ -151,78 +151,69 @@ impl Questions {
 }
 
 impl Mirror {
-    /// Asks whether anything has changed, and begins what follows if so.
-    pub(super) async fn refresh(&mut self) -> Result<(), MirrorError> {
-        self.schedule.is_refresh_asked = false;
-        let Some(newest) = self.newest() else { return Ok(()) };
+    /// Asks whether anything has changed, and begins what follows if so. `work` is the active work.
+    pub(super) async fn refresh(&mut self, work: Option<&mut Work>) -> Result<Next, MirrorError> {
+        let Some(newest) = self.newest() else { return Ok(Next::Stay(OriginState::Crawling)) };
         let started_ms = self.clock.now_wall().as_millis();
         if let Some(held) = self.shrink.held.clone()
             && self.refresh_held(held).await?
         {
-            return Ok(());
+            return Ok(Next::Stay(OriginState::Changed));
         }
-        let sent = self.copies.sent();
-        let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
-        // What follows counts from here.
-        self.schedule.outlay.spare(self.copies.sent() - sent);
-        self.pause_for(0);
-        let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
-        let first_page = self.contradictions.first_page(&newest.dataset.id);
-        match answers.judge(&newest.dataset, confirmed_ms, &self.copies.volatile(), first_page) {
-            RefreshVerdict::Unchanged => {
-                self.confirm(&newest, answers.until_ms()).await?;
-                self.looked_at(OriginState::Unchanged);
-            }
-            // The CDN sent copies older than the known data; they confirm nothing.
-            RefreshVerdict::Older => self.looked_at(OriginState::Unchanged),
-            RefreshVerdict::SelectsOthers
-                if !answers.lacks(&newest.dataset) || self.questions.shape == ProbeShape::Timestamp =>
-            {
-                // The answer has no news: the origin understands the question differently.
-                self.questions.probe_otherwise();
-                self.schedule.is_refresh_asked = true;
-            }
-            verdict @ (RefreshVerdict::Changed(_) | RefreshVerdict::SelectsOthers) => {
-                if !self.is_known(&answers).await? {
-                    let what = if let RefreshVerdict::Changed(what) = verdict { what } else { "the probe's selection" };
-                    tracing::info!(what, "the origin has changed");
-                    let (left_out, values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
-                    let beside = Beside { left_out, volatile_values: values };
-                    self.follow(&newest.dataset, &beside, &answers, started_ms).await?;
+        loop {
+            let sent = self.copies.sent();
+            let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
+            // What follows counts from here.
+            self.outlay.spare(self.copies.sent() - sent);
+            self.pause_for(0);
+            let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
+            let first_page = self.contradictions.first_page(&newest.dataset.id);
+            let what = match answers.judge(&newest.dataset, confirmed_ms, &self.copies.volatile(), first_page) {
+                RefreshVerdict::Unchanged => {
+                    self.confirm(&newest, answers.until_ms()).await?;
+                    return Ok(Next::Stay(OriginState::Unchanged));
                 }
-                self.looked_at(OriginState::Changed);
+                // The CDN sent copies older than the known data; they confirm nothing.
+                RefreshVerdict::Older => return Ok(Next::Stay(OriginState::Unchanged)),
+                RefreshVerdict::SelectsOthers
+                    if !answers.lacks(&newest.dataset) || self.questions.shape == ProbeShape::Timestamp =>
+                {
+                    // The answer has no news: the origin understands the question differently.
+                    self.questions.probe_otherwise();
+                    continue;
+                }
+                RefreshVerdict::SelectsOthers => "the probe's selection",
+                RefreshVerdict::Changed(what) => what,
+            };
+            if let Some(next) = self.known(work, &answers).await? {
+                return Ok(next);
             }
+            tracing::info!(what, "the origin has changed");
+            let (left_out, values) = (newest.meta.left_out.clone(), newest.meta.volatile_values.clone());
+            let beside = Beside { left_out, volatile_values: values };
+            return self.follow(&newest.dataset, &beside, &answers, started_ms).await;
         }
-        Ok(())
     }
 
-    /// Whether answers that differ from the newest snapshot begin nothing new: what they show is followed already, and
-    /// perhaps they confirm it; or it changes back and forth.
-    async fn is_known(&mut self, answers: &Answers) -> Result<bool, MirrorError> {
-        let hashes = answers.hashes(&self.copies.volatile());
-        let is_followed = self.work.follows();
-        if let Some(mut candidate) = self.work.candidate()
-            && answers.judge(&candidate.list.dataset, i64::MIN, &self.copies.volatile(), None)
-                == RefreshVerdict::Unchanged
+    /// What follows answers that differ from the newest snapshot but begin nothing new: what they show is followed
+    /// already, and perhaps they confirm it; or it changes back and forth.
+    async fn known(&mut self, work: Option<&mut Work>, answers: &Answers) -> Result<Option<Next>, MirrorError> {
+        const STAY: Option<Next> = Some(Next::Stay(OriginState::Changed));
+        let volatile = self.copies.volatile();
+        let follows = work.as_ref().is_some_and(|work| work.purpose() == Purpose::Follow);
+        if let Some(Work { doing: Doing::Confirming(candidate), .. }) = work
+            && answers.judge(&candidate.list.dataset, i64::MIN, &volatile, None) == RefreshVerdict::Unchanged
         {
-            if answers.held_still() {
-                let proof = Proof::of(self.earned(&candidate), answers.until_ms());
-                self.publish_candidate(&mut candidate, proof).await?;
-                self.work.end();
+            if !answers.held_still() {
+                return Ok(STAY);
             }
-            return Ok(true);
-        }
-        if is_followed && self.followed == hashes {
-            return Ok(true);
+            let proof = Proof::of(self.earned(candidate), answers.until_ms());
+            return self.publish_candidate(candidate, proof).await.map(Some);
         }
         // Copies that differ again and again must not cost more and more.
         let pages = self.newest().map_or(1, |newest| pass::pages_of(&newest.dataset));
-        let is_dear = is_followed && !self.pause_for(pages + 5).is_zero();
-        if is_dear || !self.schedule.flips.wait(self.clock.now_mono()).is_zero() {
-            return Ok(true);
-        }
-        self.followed = hashes;
-        Ok(false)
+        let is_known = follows && (self.followed == answers.hashes(&volatile) || !self.pause_for(pages + 5).is_zero());
+        Ok(if is_known || !self.schedule.flips.wait(self.clock.now_mono()).is_zero() { STAY } else { None })
     }
 
     /// Judges the held list again; `true` if the origin still has it.
@@ -242,22 +233,13 @@ impl Mirror {
         } else {
             self.shrink.held = Some(held);
         }
-        self.looked_at(OriginState::Changed);
         Ok(true)
-    }
-
-    fn looked_at(&mut self, state: OriginState) {
-        self.status.update(|picture| picture.state = state);
-        self.looked();
     }
 
     /// The same data, confirmed for a later instant.
     pub(super) async fn confirm(&mut self, newest: &Snapshot, until_ms: i64) -> Result<(), MirrorError> {
         // The origin no longer has the held list.
         self.shrink.forget();
-        if !self.work.follows() {
-            self.answers_agree();
-        }
         let mut meta = newest.meta.clone();
         // A stamp from the future is from before the clock was set back: it confirms nothing.
         let unconfirmed = newest.is_unconfirmed(self.clock.now_wall());
@@ -276,27 +258,26 @@ impl Mirror {
         beside: &Beside,
         answers: &Answers,
         started_ms: i64,
-    ) -> Result<(), MirrorError> {
-        let expects_news = answers.probe.is_some();
-        if self.newest().is_some_and(|newest| self.contradictions.lives_with(&newest.dataset.id)) {
-            return self.begin_reading(Purpose::Follow, Some(started_ms), expects_news);
-        }
-        match self.amend(base, beside, answers).await {
-            Ok(candidate) => {
-                let pause = self.until_proof()?;
-                self.begin(Doing::Confirming(Box::new(candidate)), pause);
-                Ok(())
+    ) -> Result<Next, MirrorError> {
+        self.followed = answers.hashes(&self.copies.volatile());
+        if !self.lives_with_contradiction() {
+            match self.amend(base, beside, answers).await {
+                Ok(candidate) => {
+                    return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
+                }
+                Err(NotAmended::Failed(error)) => return Err(error),
+                Err(reason) => tracing::debug!(%reason, "every page is read"),
             }
-            Err(NotAmended::Doubtful(reason)) => {
-                tracing::debug!(%reason, "every page is read");
-                self.begin_reading(Purpose::Follow, Some(started_ms), expects_news)
-            }
-            Err(NotAmended::Failed(error)) => Err(error),
         }
+        Ok(self.reading(Purpose::Follow, started_ms, answers.probe.is_some()))
     }
 
-    /// Asks once more; publishes if nothing moved.
-    pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
+    /// Asks once more; publishes if nothing moved. `unsettled`: how often in a row something did.
+    pub(super) async fn confirm_candidate(
+        &mut self,
+        candidate: &mut Candidate,
+        unsettled: &mut u32,
+    ) -> Result<Next, MirrorError> {
         if let Some(proof) = candidate.proof.take() {
             return self.publish_candidate(candidate, proof).await;
         }
@@ -304,20 +285,17 @@ impl Mirror {
         if !pause.is_zero() {
             return Ok(Next::Again(pause));
         }
-        self.schedule.is_refresh_asked = false;
         let started_ms = self.clock.now_wall().as_millis();
         let dataset = candidate.list.dataset.clone();
         let newest = self.newest().map(|newest| newest.dataset.clone());
         let answers = self.questions.ask_again(&dataset, newest.as_deref(), started_ms).await?;
-        let is_last_try = self.work.unsettled + 1 >= TRIES;
+        candidate.tries += 1;
+        let (may_try, is_last_try) = (candidate.tries < TRIES, *unsettled + 1 >= TRIES);
         let volatile = self.copies.volatile();
         let proof = match answers.judge(&dataset, i64::MIN, &volatile, None) {
             RefreshVerdict::Unchanged if answers.held_still() => Proof::of(self.earned(candidate), answers.until_ms()),
             // The CDN's copies are from different instants; younger ones come.
-            RefreshVerdict::Unchanged if candidate.tries + 1 < TRIES => {
-                candidate.tries += 1;
-                return Ok(Next::Again(self.copies.lag()));
-            }
+            RefreshVerdict::Unchanged if may_try => return Ok(Next::Again(self.copies.lag())),
             RefreshVerdict::Unchanged => {
                 Proof::open("the origin's answers never agreed on one instant", answers.until_ms())
             }
@@ -325,15 +303,13 @@ impl Mirror {
                 if self.questions.shape != ProbeShape::Pages
                     && newest.as_ref().is_some_and(|newest| newest.id == dataset.id) =>
             {
+                candidate.tries = 0;
                 self.questions.disprove(&answers, &dataset);
                 return Ok(Next::Again(Duration::ZERO));
             }
+            // Perhaps a copy of another instant; if not, the origin understands the question differently.
+            RefreshVerdict::SelectsOthers if may_try => return Ok(Next::Again(self.copies.lag())),
             RefreshVerdict::SelectsOthers => {
-                // Perhaps a copy of another instant; if not, the origin understands the question differently.
-                candidate.tries += 1;
-                if candidate.tries < TRIES {
-                    return Ok(Next::Again(self.copies.lag()));
-                }
                 candidate.tries = 0;
                 self.questions.probe_otherwise();
                 return Ok(Next::Again(Duration::ZERO));
@@ -344,8 +320,8 @@ impl Mirror {
                     answers.judge(&newest, i64::MIN, &volatile, None) == RefreshVerdict::Unchanged
                 }) =>
             {
-                candidate.tries += 1;
-                return Ok(if candidate.tries < TRIES { Next::Again(self.copies.apart()) } else { Next::Done });
+                let given_up = Next::Done(OriginState::Unchanged);
+                return Ok(if may_try { Next::Again(self.copies.apart()) } else { given_up });
             }
             RefreshVerdict::Changed(_) | RefreshVerdict::Older if is_last_try => {
                 Proof::open("the list changed during every pass of a refresh", candidate.until_ms)
@@ -357,10 +333,9 @@ impl Mirror {
                     return Ok(Next::Again(pause));
                 }
                 tracing::info!("the origin has changed again");
-                self.followed = answers.hashes(&volatile);
-                self.follow(&dataset, &candidate.list.beside, &answers, started_ms).await?;
-                self.work.unsettled += 1;
-                return Ok(Next::Done);
+                let next = self.follow(&dataset, &candidate.list.beside, &answers, started_ms).await?;
+                *unsettled += 1;
+                return Ok(next);
             }
         };
         self.publish_candidate(candidate, proof).await
@@ -371,16 +346,13 @@ impl Mirror {
         let published = self.publish(candidate.list.clone(), proof.clone()).await;
         candidate.proof = published.as_ref().is_err_and(MirrorError::is_of_store).then_some(proof);
         published?;
-        self.order.placed_by.clone_from(&candidate.placed_by);
-        self.answers_agree();
-        self.status.update(|picture| picture.state = OriginState::Changed);
-        Ok(Next::Done)
+        Ok(Next::Done(OriginState::Changed))
     }
 
     /// The certificate of a list that held still: it builds on the newest snapshot, and proves no more than that does.
     fn earned(&self, candidate: &Candidate) -> Certificate {
         match self.certificate() {
-            Some(Certificate::BestEffort) if !candidate.placed_by.is_empty() => Certificate::BestEffort,
+            Some(Certificate::BestEffort) if candidate.is_amended => Certificate::BestEffort,
             Some(Certificate::Full | Certificate::Incremental) => Certificate::Incremental,
             Some(Certificate::BestEffort | Certificate::Provisional) | None => Certificate::Provisional,
         }

@@ -1,6 +1,7 @@
 //! What the mirror does next, and when: refreshes, readings of every page, work of several steps, and questions.
 //!
-//! Pure: the time is an argument. Refreshes come first: long work is done in pieces. Callers: [`super`] and its parts.
+//! A step returns its outcome, and [`super`] hands it to the schedule: nothing else writes it. Refreshes come first: long
+//! work is done in pieces. Pure: the time is an argument. Callers: [`super`] and its parts.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,39 +13,33 @@ use crate::clock::Monotonic;
 use crate::clock::backoff::doubled;
 use crate::snapshot::meta::Certificate;
 use crate::upstream::budget::CrawlWork;
+use crate::upstream::status::OriginState;
 
 use super::contradicting::Search;
 use super::publish::Candidate;
 use super::reading::Reading;
 
 /// Why every page is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To publish at all, or with a better certificate.
+    #[default]
     Certify,
     /// The origin has changed, and a refresh does not show enough.
     Follow,
 }
 
-/// What the decision rests on.
+/// What the decision rests on beside the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScheduleFacts {
     /// `None`: nothing is published.
     pub(super) certificate: Option<Certificate>,
-    /// When a refresh is due; zero: now.
-    pub(super) refresh_in: Duration,
-    /// What the active work is for, and when it continues.
-    pub(super) begun: Option<(Purpose, Duration)>,
-    /// A command asked to read every page.
-    pub(super) asked: bool,
-    /// Time since the last attempt to get the certificate `full`; `None`: none yet.
-    pub(super) tried: Option<Duration>,
-    /// Pause after an attempt that failed.
+    /// How old the newest snapshot is by the wall clock.
+    pub(super) age: Duration,
+    /// The time by which a refresh must have happened.
+    pub(super) ttl: Duration,
+    /// Pause between attempts to get the certificate `full`.
     pub(super) patience: Duration,
-    /// Pause before new work, after a failure.
-    pub(super) begin_in: Duration,
-    /// When to ask the origin about terms in doubt; `None`: nothing to ask.
-    pub(super) learn_in: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +56,20 @@ pub(super) enum MirrorStep {
     Wait(Duration),
 }
 
+/// How a step ended.
+pub(super) enum Next {
+    /// The origin was looked at as a refresh does. The active work stays.
+    Stay(OriginState),
+    /// As before, and the active work is done.
+    Done(OriginState),
+    /// The active work continues after a pause.
+    Again(Duration),
+    /// Different work begins after a pause.
+    Instead(Doing, Duration),
+}
+
 /// A wait for old copies of the origin's CDN that people are told of.
-pub(super) const LONG_WAIT: Duration = Duration::from_secs(5);
+const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// A wait that is long enough for something else.
 const LONG: Duration = Duration::from_secs(30);
@@ -72,95 +79,48 @@ pub(super) const fn is_settled(certificate: Certificate) -> bool {
     matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
 
-pub(super) fn next(facts: &ScheduleFacts) -> MirrorStep {
-    let Some(certificate) = facts.certificate else {
-        return match facts.begun {
-            None if !facts.begin_in.is_zero() => MirrorStep::Wait(facts.begin_in),
-            None => MirrorStep::Begin,
-            Some((_, wait)) if wait.is_zero() => MirrorStep::Continue,
-            Some((_, wait)) => MirrorStep::Wait(wait),
-        };
-    };
-    // Work that follows a change looks at everything a refresh would. While it waits, refreshes go on.
-    let follows = matches!(facts.begun, Some((Purpose::Follow, wait)) if wait < LONG_WAIT);
-    let asked = facts.asked && facts.begin_in.is_zero();
-    if !follows && !asked && facts.refresh_in.is_zero() {
-        return MirrorStep::Refresh;
-    }
-    if asked {
-        return MirrorStep::Begin;
-    }
-    if let Some((_, wait)) = facts.begun
-        && wait.is_zero()
-    {
-        return MirrorStep::Continue;
-    }
-    let settle_in = match certificate {
-        _ if facts.begun.is_some() => None,
-        Certificate::Full | Certificate::Incremental => None,
-        // An earlier attempt in this process was held back, or got no better certificate.
-        Certificate::Provisional | Certificate::BestEffort => {
-            let patience = facts.tried.map_or(Duration::ZERO, |ago| facts.patience.saturating_sub(ago));
-            Some(patience.max(facts.begin_in))
-        }
-    };
-    if settle_in.is_some_and(|wait| wait.is_zero()) {
-        return MirrorStep::Begin;
-    }
-    // Asking about terms never delays active work, unless that waits for long anyway.
-    let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
-    let learn_in = facts.learn_in.filter(|_| idle);
-    if learn_in.is_some_and(|wait| wait.is_zero()) {
-        return MirrorStep::Learn;
-    }
-    let asked_in = facts.asked.then_some(facts.begin_in);
-    let waits = [facts.begun.map(|(_, wait)| wait), settle_in, learn_in, asked_in];
-    let waits = waits.into_iter().flatten().chain((!follows).then_some(facts.refresh_in));
-    MirrorStep::Wait(waits.min().unwrap_or(facts.refresh_in))
+/// The least time between scheduled refreshes.
+pub(super) fn least_pause(ttl: Duration) -> Duration {
+    ttl.mul_f64(0.4)
+}
+
+/// The longest pause after failures.
+pub(super) fn longest_pause(ttl: Duration) -> Duration {
+    ttl.min(Duration::from_secs(60))
 }
 
 /// When to try again, and how often in a row it failed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Retry {
+struct Retry {
     failures: u32,
     /// `None`: at once.
     at: Option<Monotonic>,
 }
 
 impl Retry {
-    /// Continues after a pause, without a failure.
-    pub(super) fn after(now: Monotonic, pause: Duration) -> Self {
-        Self { failures: 0, at: Some(now.plus(pause)) }
-    }
-
-    pub(super) const fn failures(&self) -> u32 {
-        self.failures
-    }
-
-    pub(super) fn wait(&self, now: Monotonic) -> Duration {
+    fn wait(&self, now: Monotonic) -> Duration {
         self.at.map_or(Duration::ZERO, |at| at.since(now))
     }
 
-    /// The origin wants the next try at once: a first failure waits for nothing.
-    pub(super) fn hurry(&mut self) {
-        if self.failures == 1 {
-            self.at = None;
-        }
-    }
-
-    /// Records a failure and waits, at most `longest`; `jittered` shortens a pause at random. Returns the failures in a
-    /// row.
-    pub(super) fn failed(
-        &mut self,
-        now: Monotonic,
-        longest: Duration,
-        jittered: impl FnOnce(Duration) -> Duration,
-    ) -> u32 {
+    fn failed(&mut self, failure: Failure<'_>) -> u32 {
         self.failures = self.failures.saturating_add(1);
-        let pause = doubled(Duration::from_millis(500), self.failures.min(8), longest);
-        self.at = Some(now.plus(jittered(pause)));
+        let pause = doubled(Duration::from_millis(500), self.failures.min(8), failure.longest);
+        let is_at_once = failure.wants_no_pause && self.failures == 1;
+        self.at = (!is_at_once).then(|| failure.now.plus((failure.jittered)(pause)));
         self.failures
     }
+}
+
+/// A step that failed.
+#[derive(Clone, Copy)]
+pub(super) struct Failure<'a> {
+    pub(super) now: Monotonic,
+    /// The longest pause.
+    pub(super) longest: Duration,
+    /// The origin wants the next try at once: a first failure waits for nothing.
+    pub(super) wants_no_pause: bool,
+    /// Shortens a pause at random.
+    pub(super) jittered: &'a dyn Fn(Duration) -> Duration,
 }
 
 /// What was sent to the origin since its answers began to disagree.
@@ -221,15 +181,21 @@ impl Flips {
 
     const LONGEST: Duration = Duration::from_secs(600);
 
-    /// Takes in what a new snapshot changes; `pause` is doubled after each flip.
-    fn see(&mut self, changed: Vec<ChangedPart>, now: Monotonic, pause: Duration) {
+    /// Takes in what a new snapshot changes; `pause` is doubled after each flip: most of what changed is what it was
+    /// before. Listings decide, because the counts of an index return by themselves when one goes and another one comes.
+    pub(super) fn see(&mut self, changed: Vec<ChangedPart>, now: Monotonic, pause: Duration) {
         if self.before.len() > Self::MOST {
             self.before.clear();
         }
-        let mut has_flipped = false;
+        let ([mut all, mut flipped], has_listings) =
+            ([0; 2], matches!(changed.first(), Some((ContentPart::Listing(_), ..))));
         for (part, before, after) in changed {
-            has_flipped |= self.before.insert(part, before) == Some(after);
+            let is_back = self.before.insert(part, before) == Some(after);
+            if matches!(part, ContentPart::Listing(_)) == has_listings {
+                (all, flipped) = (all + 1, flipped + usize::from(is_back));
+            }
         }
+        let has_flipped = 2 * flipped > all;
         self.failures = if has_flipped { self.failures + 1 } else { 0 };
         self.until = has_flipped.then(|| now.plus(doubled(pause, self.failures.min(12), Self::LONGEST)));
     }
@@ -245,113 +211,6 @@ impl Flips {
     }
 }
 
-/// When the next refresh and the next reading of every page are due.
-#[derive(Debug)]
-pub(super) struct Schedule {
-    /// The time by which a refresh must have happened.
-    ttl: Duration,
-    /// Pause after an attempt that did not settle.
-    pub(super) patience: Duration,
-    /// When the origin was last looked at as a refresh does; `None`: not since the start.
-    looked: Option<Monotonic>,
-    /// After refreshes that failed.
-    refresh: Retry,
-    /// After readings that could not be begun.
-    pub(super) reading: Retry,
-    pub(super) is_refresh_asked: bool,
-    pub(super) is_pass_asked: bool,
-    /// When a reading last tried to settle the data.
-    pub(super) tried: Option<Monotonic>,
-    pub(super) outlay: Outlay,
-    pub(super) flips: Flips,
-}
-
-impl Schedule {
-    /// `cache_ttl` is how old a copy of the origin's CDN can be.
-    pub(super) fn new(ttl: Duration, cache_ttl: Duration) -> Self {
-        Self {
-            ttl,
-            patience: ttl.max(cache_ttl),
-            looked: None,
-            refresh: Retry::default(),
-            reading: Retry::default(),
-            is_refresh_asked: false,
-            is_pass_asked: false,
-            tried: None,
-            outlay: Outlay::default(),
-            flips: Flips::default(),
-        }
-    }
-
-    /// Another `ttl` applies from now on, to what is due already, too.
-    pub(super) fn set_ttl(&mut self, ttl: Duration, cache_ttl: Duration) {
-        (self.ttl, self.patience) = (ttl, ttl.max(cache_ttl));
-    }
-
-    /// When the next refresh is due: it starts early enough to end before `Age` reaches 0.8 x ttl, and not sooner than
-    /// 0.4 x ttl after the last one, however old the copies of the origin's CDN are. `age` is the newest snapshot's by
-    /// the wall clock; a jump of that clock moves the refresh only a little.
-    pub(super) fn refresh_in(&self, now: Monotonic, age: Duration) -> Duration {
-        if self.is_refresh_asked {
-            return Duration::ZERO;
-        }
-        if self.refresh.failures > 0 {
-            return self.refresh.wait(now);
-        }
-        let Some(looked) = self.looked else { return Duration::ZERO };
-        let (latest, since) = (self.ttl.mul_f64(0.7), now.since(looked));
-        let by_age = latest.saturating_sub(age);
-        by_age.max(self.pause().saturating_sub(since)).min(latest.saturating_sub(since))
-    }
-
-    /// The least time between scheduled refreshes.
-    pub(super) fn pause(&self) -> Duration {
-        self.ttl.mul_f64(0.4)
-    }
-
-    /// The longest pause after failures.
-    pub(super) fn longest_pause(&self) -> Duration {
-        self.ttl.min(Duration::from_secs(60))
-    }
-
-    /// Takes in what a new snapshot changes.
-    pub(super) fn see_flips(&mut self, changed: Vec<ChangedPart>, now: Monotonic) {
-        self.flips.see(changed, now, self.pause());
-    }
-
-    /// Counts as a refresh: the next one is scheduled from here.
-    pub(super) fn looked(&mut self, now: Monotonic) {
-        (self.looked, self.refresh) = (Some(now), Retry::default());
-    }
-
-    /// Another snapshot is the newest: a refresh is due at once.
-    pub(super) fn begin_anew(&mut self) {
-        (self.looked, self.refresh, self.is_refresh_asked) = (None, Retry::default(), true);
-    }
-
-    /// Returns the failures in a row; `None`: this schedule is not about such a step.
-    pub(super) fn failed(
-        &mut self,
-        step: MirrorStep,
-        now: Monotonic,
-        jittered: impl FnOnce(Duration) -> Duration,
-    ) -> Option<u32> {
-        let longest = self.longest_pause();
-        let retry = match step {
-            MirrorStep::Refresh => &mut self.refresh,
-            MirrorStep::Begin => &mut self.reading,
-            MirrorStep::Continue | MirrorStep::Learn | MirrorStep::Wait(_) => return None,
-        };
-        Some(retry.failed(now, longest, jittered))
-    }
-
-    /// The origin wants what failed again at once.
-    pub(super) fn hurry(&mut self) {
-        self.refresh.hurry();
-        self.reading.hurry();
-    }
-}
-
 /// Work of several steps.
 pub(super) enum Doing {
     Reading(Box<Reading>),
@@ -359,26 +218,18 @@ pub(super) enum Doing {
     Searching(Box<Search>),
 }
 
-/// How a step ended.
-pub(super) enum Next {
-    /// The work is done, or was replaced.
-    Done,
-    /// The work continues after a pause.
-    Again(Duration),
-    /// Different work replaces it, and begins after a pause.
-    Instead(Doing, Duration),
-}
-
-/// Active or parked work, and when it continues.
+/// Work of several steps, and when it continues.
 pub(super) struct Work {
     pub(super) doing: Doing,
     due: Retry,
+    /// How often in a row a changed list was not confirmed, because the origin had changed again.
+    pub(super) unsettled: u32,
     /// Until dropped, reserves the crawl's share of the budget.
     _share: CrawlWork,
 }
 
 impl Work {
-    fn purpose(&self) -> Purpose {
+    pub(super) fn purpose(&self) -> Purpose {
         match &self.doing {
             Doing::Reading(reading) => reading.purpose,
             Doing::Searching(search) => search.purpose,
@@ -387,194 +238,272 @@ impl Work {
     }
 }
 
-/// The active work, and the parked work.
+/// What is due, and the work in hand.
 #[derive(Default)]
-pub(super) struct WorkInHand {
-    now: Option<Work>,
+pub(super) struct Schedule {
+    /// When the origin was last looked at as a refresh does; `None`: not since the start.
+    looked: Option<Monotonic>,
+    /// After refreshes that failed.
+    refresh: Retry,
+    pub(super) is_refresh_asked: bool,
+    pub(super) is_pass_asked: bool,
+    /// When a reading last tried to settle the data; `None`: not since the start.
+    pub(super) tried: Option<Monotonic>,
+    /// When to ask the origin about terms in doubt; `None`: nothing to ask.
+    pub(super) learn_at: Option<Monotonic>,
+    work: Option<Work>,
     /// A certification that is paused while the mirror follows a change.
     parked: Option<Work>,
-    /// Consecutive failures to confirm a changed list.
-    pub(super) unsettled: u32,
+    pub(super) flips: Flips,
 }
 
-impl WorkInHand {
+impl Schedule {
+    pub(super) fn new(now: Monotonic) -> Self {
+        Self { learn_at: Some(now), ..Self::default() }
+    }
+
+    /// What is to be done now.
+    pub(super) fn next(&self, now: Monotonic, facts: &ScheduleFacts) -> MirrorStep {
+        let is_first = facts.certificate.is_none();
+        let begun = self.active(now);
+        // Work that follows a change looks at everything a refresh would. While it waits, refreshes go on.
+        let follows = matches!(begun, Some((Purpose::Follow, wait)) if wait < LONG_WAIT);
+        let asked_in = (self.is_pass_asked && !is_first).then_some(Duration::ZERO);
+        let refresh_in = (!is_first && !follows).then(|| self.refresh_in(now, facts));
+        let continue_in = begun.map(|(_, wait)| wait);
+        let is_open = begun.is_none() && !facts.certificate.is_some_and(is_settled);
+        // An earlier attempt in this process was held back, or got no better certificate.
+        let patience = |tried| facts.patience.saturating_sub(now.since(tried)).max(self.flips.wait(now));
+        let settle_in = is_open.then(|| self.tried.filter(|_| !is_first).map_or(Duration::ZERO, patience));
+        // Asking about terms never delays active work, unless that waits for long anyway.
+        let is_idle = !follows && begun.is_none_or(|(_, wait)| wait >= LONG);
+        let learn_in = self.learn_at.filter(|_| is_idle).map(|at| at.since(now));
+        let by_rank = [
+            (asked_in, MirrorStep::Begin),
+            (refresh_in, MirrorStep::Refresh),
+            (continue_in, MirrorStep::Continue),
+            (settle_in, MirrorStep::Begin),
+            (learn_in, MirrorStep::Learn),
+        ];
+        let due = by_rank.iter().find(|(wait, _)| wait.is_some_and(|wait| wait.is_zero()));
+        let wait = || by_rank.iter().filter_map(|(wait, _)| *wait).min().unwrap_or(Duration::MAX);
+        due.map_or_else(|| MirrorStep::Wait(wait()), |(_, step)| *step)
+    }
+
+    /// When the next refresh is due: it starts early enough to end before `Age` reaches 0.8 x ttl, and not sooner than
+    /// 0.4 x ttl after the last one, however old the copies of the origin's CDN are. A jump of the wall clock moves the
+    /// refresh only a little.
+    pub(super) fn refresh_in(&self, now: Monotonic, facts: &ScheduleFacts) -> Duration {
+        if self.is_refresh_asked {
+            return Duration::ZERO;
+        }
+        if self.refresh.failures > 0 {
+            return self.refresh.wait(now);
+        }
+        let Some(looked) = self.looked else { return Duration::ZERO };
+        let (latest, since) = (facts.ttl.mul_f64(0.7), now.since(looked));
+        let by_age = latest.saturating_sub(facts.age);
+        by_age.max(least_pause(facts.ttl).saturating_sub(since)).min(latest.saturating_sub(since))
+    }
+
     /// What the active work is for, and how long until it continues.
-    pub(super) fn begun(&self, now: Monotonic) -> Option<(Purpose, Duration)> {
-        self.now.as_ref().map(|work| (work.purpose(), work.due.wait(now)))
+    fn active(&self, now: Monotonic) -> Option<(Purpose, Duration)> {
+        self.work.as_ref().map(|work| (work.purpose(), work.due.wait(now)))
     }
 
-    pub(super) const fn is_begun(&self) -> bool {
-        self.now.is_some()
+    pub(super) const fn is_working(&self) -> bool {
+        self.work.is_some()
     }
 
-    /// Whether the active work follows a change.
-    pub(super) fn follows(&self) -> bool {
-        self.now.as_ref().is_some_and(|work| work.purpose() == Purpose::Follow)
+    /// How long work waits for old copies of the origin's CDN, if people are told of that.
+    pub(super) fn copies_wait(&self, now: Monotonic) -> Option<Duration> {
+        let work = self.work.as_ref().filter(|work| work.due.failures == 0);
+        work.map(|work| work.due.wait(now)).filter(|wait| *wait >= LONG_WAIT)
     }
 
-    /// The list that waits for its confirmation.
-    pub(super) fn candidate(&self) -> Option<Candidate> {
-        match &self.now.as_ref()?.doing {
-            Doing::Confirming(candidate) => Some((**candidate).clone()),
-            Doing::Reading(_) | Doing::Searching(_) => None,
-        }
+    /// Another snapshot is the newest: all work was about the one before, and a refresh is due at once.
+    pub(super) fn begin_anew(&mut self, now: Monotonic) {
+        (self.work, self.parked) = (None, None);
+        (self.looked, self.refresh, self.is_refresh_asked) = (None, Retry::default(), true);
+        self.learn_at = Some(now);
     }
 
-    /// The active work is done.
-    pub(super) fn end(&mut self) {
-        self.now = self.parked.take();
-    }
-
-    /// Consecutive failures of the active work; without work, 1.
-    pub(super) fn failures(&self) -> u32 {
-        self.now.as_ref().map_or(1, |work| work.due.failures())
-    }
-
-    /// Begins work, in place of the work before.
-    pub(super) fn begin(&mut self, doing: Doing, now: Monotonic, pause: Duration, share: CrawlWork) {
-        let next = Work { doing, due: Retry::after(now, pause), _share: share };
-        if next.purpose() == Purpose::Certify {
-            (self.now, self.parked) = (Some(next), None);
-        } else if let Some(before) = self.now.replace(next).filter(|work| work.purpose() == Purpose::Certify) {
-            self.parked = Some(before);
-        }
-    }
-
-    /// Takes the active work to continue it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
+    /// Takes the active work for a step; [`Schedule::went`] or [`Schedule::failed`] follows.
     pub(super) const fn take(&mut self) -> Option<Work> {
-        self.now.take()
+        self.work.take()
     }
 
-    /// A step of the taken work has ended.
-    pub(super) fn went(&mut self, work: Work, next: Next, now: Monotonic) {
-        match next {
-            // Parked work continues, unless other work was begun.
-            Next::Done if self.now.is_none() => self.end(),
-            Next::Done => {}
-            Next::Again(pause) => self.now = Some(Work { due: Retry::after(now, pause), ..work }),
-            Next::Instead(doing, pause) => self.now = Some(Work { doing, due: Retry::after(now, pause), ..work }),
+    /// Another snapshot was published, which looked at all that a refresh does. `changed`: since the one before.
+    pub(super) fn published(&mut self, changed: Option<Vec<ChangedPart>>, now: Monotonic, ttl: Duration) {
+        self.looked(now);
+        self.learn_at = Some(now);
+        if let Some(changed) = changed {
+            self.flips.see(changed, now, least_pause(ttl));
         }
     }
 
-    /// A step failed: its work stays active, to be retried later.
-    pub(super) fn failed(
+    fn looked(&mut self, now: Monotonic) {
+        (self.looked, self.refresh) = (Some(now), Retry::default());
+    }
+
+    /// A step has ended. `work` was taken for it; `share` is for work that begins.
+    pub(super) fn went(
         &mut self,
-        mut work: Work,
+        step: MirrorStep,
+        work: Option<Work>,
+        next: Next,
         now: Monotonic,
-        longest: Duration,
-        jittered: impl FnOnce(Duration) -> Duration,
+        share: impl FnOnce() -> CrawlWork,
     ) {
-        work.due.failed(now, longest, jittered);
-        self.now = Some(work);
-    }
-
-    /// The origin wants the failed step again at once.
-    pub(super) fn hurry(&mut self) {
-        if let Some(work) = &mut self.now {
-            work.due.hurry();
+        let after = |pause| Retry { failures: 0, at: Some(now.plus(pause)) };
+        if step == MirrorStep::Begin {
+            (self.is_pass_asked, self.tried) = (false, Some(now));
+        }
+        match next {
+            Next::Stay(_) => {
+                self.looked(now);
+                self.work = work;
+            }
+            Next::Done(_) => {
+                self.looked(now);
+                self.work = self.parked.take();
+            }
+            Next::Again(pause) => self.work = work.map(|work| Work { due: after(pause), ..work }),
+            Next::Instead(doing, pause) => {
+                let unsettled = work.as_ref().map_or(0, |work| work.unsettled);
+                let next = Work { doing, due: after(pause), unsettled, _share: share() };
+                if next.purpose() == Purpose::Certify {
+                    self.parked = None;
+                } else if let Some(before) = work.filter(|work| work.purpose() == Purpose::Certify) {
+                    self.parked = Some(before);
+                }
+                self.work = Some(next);
+            }
         }
     }
 
-    /// Forgets all work: it was about another snapshot.
-    pub(super) fn abandon(&mut self) {
-        (self.now, self.parked) = (None, None);
+    /// A step failed: it is tried again later. Returns the failures in a row.
+    pub(super) fn failed(&mut self, step: MirrorStep, work: Option<Work>, failure: Failure<'_>) -> u32 {
+        self.work = work;
+        match (&mut self.work, step) {
+            (Some(work), MirrorStep::Continue) => work.due.failed(failure),
+            _ => self.refresh.failed(failure),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::clock::Clock;
+    use crate::upstream::budget::Budget;
+
     use super::*;
 
-    const NOW: Duration = Duration::ZERO;
     const SOON: Duration = Duration::from_secs(1);
     const LATER: Duration = Duration::from_secs(60);
+    const NOW: Monotonic = Monotonic::from_seconds(1000);
+    const TTL: Duration = Duration::from_secs(100);
 
-    const QUIET: ScheduleFacts = ScheduleFacts {
-        certificate: Some(Certificate::Full),
-        refresh_in: LATER,
-        begun: None,
-        asked: false,
-        tried: None,
-        patience: LATER,
-        begin_in: NOW,
-        learn_in: None,
-    };
+    const FULL: ScheduleFacts =
+        ScheduleFacts { certificate: Some(Certificate::Full), age: Duration::ZERO, ttl: TTL, patience: LATER };
+    const NONE: ScheduleFacts = ScheduleFacts { certificate: None, ..FULL };
+    const PROVISIONAL: ScheduleFacts = ScheduleFacts { certificate: Some(Certificate::Provisional), ..FULL };
+
+    /// A schedule that has nothing to do for 70 seconds.
+    fn quiet() -> Schedule {
+        Schedule { looked: Some(NOW), ..Schedule::default() }
+    }
+
+    impl Schedule {
+        /// With work that continues after a pause.
+        fn begun(mut self, purpose: Purpose, pause: Duration) -> Self {
+            let reading = Doing::Reading(Box::new(Reading::new(purpose, 0, None, (0, NOW), false)));
+            let share = || Budget::open(None, None, Clock::system()).crawl_work();
+            self.went(MirrorStep::Refresh, None, Next::Instead(reading, pause), NOW, share);
+            self
+        }
+
+        fn done(&mut self) {
+            let work = self.take();
+            let share = || Budget::open(None, None, Clock::system()).crawl_work();
+            self.went(MirrorStep::Continue, work, Next::Done(OriginState::Changed), NOW, share);
+        }
+
+        fn step(&self, facts: ScheduleFacts) -> MirrorStep {
+            self.next(NOW, &facts)
+        }
+    }
 
     #[test]
     fn a_mirror_without_a_snapshot_reads_until_it_has_one() {
-        let none = ScheduleFacts { certificate: None, refresh_in: NOW, ..QUIET };
-        assert_eq!(next(&none), MirrorStep::Begin);
-        assert_eq!(next(&ScheduleFacts { begin_in: SOON, ..none }), MirrorStep::Wait(SOON));
-        let reading = |wait| ScheduleFacts { begun: Some((Purpose::Certify, wait)), ..none };
-        assert_eq!(next(&reading(NOW)), MirrorStep::Continue);
-        assert_eq!(next(&reading(SOON)), MirrorStep::Wait(SOON));
+        assert_eq!(Schedule::default().step(NONE), MirrorStep::Begin);
+        let asked = || Schedule { is_pass_asked: true, ..Schedule::default() };
+        for (pause, step) in [(Duration::ZERO, MirrorStep::Continue), (SOON, MirrorStep::Wait(SOON))] {
+            assert_eq!(Schedule::default().begun(Purpose::Certify, pause).step(NONE), step);
+            assert_eq!(asked().begun(Purpose::Certify, pause).step(NONE), step);
+        }
     }
 
     #[test]
     fn a_refresh_that_is_due_goes_before_all_but_what_follows_a_change() {
-        let due = ScheduleFacts {
-            refresh_in: NOW,
-            learn_in: Some(NOW),
-            certificate: Some(Certificate::Provisional),
-            ..QUIET
-        };
-        assert_eq!(next(&due), MirrorStep::Refresh);
-        let certifying = ScheduleFacts { begun: Some((Purpose::Certify, NOW)), ..due };
-        assert_eq!(next(&certifying), MirrorStep::Refresh);
-        let following = |wait| ScheduleFacts { begun: Some((Purpose::Follow, wait)), ..due };
-        assert_eq!(next(&following(NOW)), MirrorStep::Continue);
-        assert_eq!(next(&following(SOON)), MirrorStep::Wait(SOON));
-        assert_eq!(next(&following(LATER)), MirrorStep::Refresh, "it waits for old copies");
+        let due = || Schedule { learn_at: Some(NOW), ..Schedule::default() };
+        assert_eq!(due().step(PROVISIONAL), MirrorStep::Refresh);
+        assert_eq!(due().begun(Purpose::Certify, Duration::ZERO).step(PROVISIONAL), MirrorStep::Refresh);
+        for (pause, step) in [
+            (Duration::ZERO, MirrorStep::Continue),
+            (SOON, MirrorStep::Wait(SOON)),
+            // It waits for old copies.
+            (LATER, MirrorStep::Refresh),
+        ] {
+            assert_eq!(due().begun(Purpose::Follow, pause).step(PROVISIONAL), step);
+        }
     }
 
     #[test]
     fn what_is_not_settled_is_settled_at_once_and_after_that_patiently() {
-        let provisional = ScheduleFacts { certificate: Some(Certificate::Provisional), ..QUIET };
-        assert_eq!(next(&provisional), MirrorStep::Begin);
-        assert_eq!(
-            next(&ScheduleFacts { tried: Some(SOON), ..provisional }),
-            MirrorStep::Wait(LATER.saturating_sub(SOON))
-        );
-        assert_eq!(
-            next(&ScheduleFacts { begin_in: SOON, ..provisional }),
-            MirrorStep::Wait(SOON),
-            "it has just failed"
-        );
-        assert_eq!(next(&ScheduleFacts { begin_in: SOON, asked: true, ..QUIET }), MirrorStep::Wait(SOON));
-        let effort = ScheduleFacts { certificate: Some(Certificate::BestEffort), ..QUIET };
-        assert_eq!(next(&effort), MirrorStep::Begin);
-        assert_eq!(next(&ScheduleFacts { tried: Some(SOON), ..effort }), MirrorStep::Wait(LATER.saturating_sub(SOON)));
-        assert_eq!(next(&ScheduleFacts { tried: Some(LATER), ..effort }), MirrorStep::Begin);
-        let waiting = ScheduleFacts { begun: Some((Purpose::Certify, SOON)), ..provisional };
-        assert_eq!(next(&waiting), MirrorStep::Wait(SOON), "it goes on when it may");
+        for certificate in [Certificate::Provisional, Certificate::BestEffort] {
+            let facts = ScheduleFacts { certificate: Some(certificate), ..FULL };
+            let tried = |seconds| Schedule { tried: Some(Monotonic::from_seconds(seconds)), ..quiet() };
+            assert_eq!(quiet().step(facts), MirrorStep::Begin);
+            assert_eq!(tried(999).step(facts), MirrorStep::Wait(LATER.saturating_sub(SOON)));
+            assert_eq!(tried(940).step(facts), MirrorStep::Begin);
+        }
+        assert_eq!(quiet().begun(Purpose::Certify, SOON).step(PROVISIONAL), MirrorStep::Wait(SOON), "it goes on then");
     }
 
     #[test]
     fn questions_wait_for_quiet_times_and_a_pass_that_is_asked_for_does_not() {
-        assert_eq!(next(&QUIET), MirrorStep::Wait(LATER));
-        assert_eq!(next(&ScheduleFacts { learn_in: Some(NOW), ..QUIET }), MirrorStep::Learn);
-        assert_eq!(next(&ScheduleFacts { learn_in: Some(SOON), ..QUIET }), MirrorStep::Wait(SOON));
-        let busy = ScheduleFacts { learn_in: Some(NOW), begun: Some((Purpose::Certify, SOON)), ..QUIET };
-        assert_eq!(next(&busy), MirrorStep::Wait(SOON));
-        let waiting = ScheduleFacts { begun: Some((Purpose::Certify, LATER)), ..busy };
-        assert_eq!(next(&waiting), MirrorStep::Learn);
-        let asked = ScheduleFacts { asked: true, refresh_in: NOW, begun: Some((Purpose::Follow, SOON)), ..QUIET };
-        assert_eq!(next(&asked), MirrorStep::Begin);
+        let learning = |wait| Schedule { learn_at: Some(NOW.plus(wait)), ..quiet() };
+        assert_eq!(quiet().step(FULL), MirrorStep::Wait(TTL.mul_f64(0.7)));
+        assert_eq!(learning(Duration::ZERO).step(FULL), MirrorStep::Learn);
+        assert_eq!(learning(SOON).step(FULL), MirrorStep::Wait(SOON));
+        assert_eq!(learning(Duration::ZERO).begun(Purpose::Certify, SOON).step(FULL), MirrorStep::Wait(SOON));
+        assert_eq!(learning(Duration::ZERO).begun(Purpose::Certify, LATER).step(FULL), MirrorStep::Learn);
+        let asked = Schedule { is_pass_asked: true, ..Schedule::default() };
+        assert_eq!(asked.begun(Purpose::Follow, SOON).step(FULL), MirrorStep::Begin);
     }
 
-    const TTL: Duration = Duration::from_secs(100);
-
-    fn at(seconds: u64) -> Monotonic {
-        Monotonic::from_seconds(seconds)
+    #[test]
+    fn a_certification_pauses_while_the_mirror_follows_a_change() {
+        let mut schedule = quiet().begun(Purpose::Certify, SOON);
+        let before = schedule.take();
+        let share = || Budget::open(None, None, Clock::system()).crawl_work();
+        let follow = Doing::Reading(Box::new(Reading::new(Purpose::Follow, 0, None, (0, NOW), false)));
+        schedule.went(MirrorStep::Refresh, before, Next::Instead(follow, Duration::ZERO), NOW, share);
+        assert_eq!(schedule.active(NOW), Some((Purpose::Follow, Duration::ZERO)));
+        schedule.done();
+        assert_eq!(schedule.active(NOW), Some((Purpose::Certify, SOON)));
+        schedule.done();
+        assert!(!schedule.is_working());
     }
 
     #[test]
     fn a_refresh_is_due_by_the_age_of_the_data_within_bounds_since_the_last_one() {
-        let mut schedule = Schedule::new(TTL, Duration::ZERO);
-        let due =
-            |schedule: &Schedule, now: u64, age: u64| schedule.refresh_in(at(now), Duration::from_secs(age)).as_secs();
-        assert_eq!(due(&schedule, 0, 0), 0, "the origin was not looked at yet");
-        schedule.looked(at(1000));
+        let due = |schedule: &Schedule, now: u64, age: u64| {
+            let facts = ScheduleFacts { age: Duration::from_secs(age), ..FULL };
+            schedule.refresh_in(Monotonic::from_seconds(now), &facts).as_secs()
+        };
+        assert_eq!(due(&Schedule::default(), 0, 0), 0, "the origin was not looked at yet");
         for (now, age, expected) in [
             (1000, 0, 70),
             (1000, 10, 60),
@@ -586,54 +515,61 @@ mod tests {
             (1060, 0, 10),
             (1080, 0, 0),
         ] {
-            assert_eq!(due(&schedule, now, age), expected, "{now} {age}");
+            assert_eq!(due(&quiet(), now, age), expected, "{now} {age}");
         }
-        schedule.is_refresh_asked = true;
-        assert_eq!(due(&schedule, 1000, 0), 0);
-        schedule.is_refresh_asked = false;
-        assert_eq!(due(&schedule, 1000, 0), 70);
+        assert_eq!(due(&Schedule { is_refresh_asked: true, ..quiet() }, 1000, 0), 0);
     }
 
     #[test]
     fn what_changes_back_and_forth_is_followed_more_and_more_seldom() {
-        let mut schedule = Schedule::new(TTL, Duration::ZERO);
+        let mut schedule = quiet();
         let [one, other, third] = [b"1", b"2", b"3"].map(|text| ContentHash::of(text));
         let part = ContentPart::Listing(ListingId(7));
         for (before, after, seconds) in
             [(one, other, 0), (other, one, 80), (one, other, 160), (other, third, 0), (third, other, 80)]
         {
-            schedule.see_flips(vec![(part, before, after)], at(1000));
-            assert_eq!(schedule.flips.wait(at(1000)).as_secs(), seconds);
+            schedule.published(Some(vec![(part, before, after)]), NOW, TTL);
+            assert_eq!(schedule.flips.wait(NOW).as_secs(), seconds);
         }
+        // One listing goes and another one comes: the index is what it was, and the list is not.
+        let mut schedule = quiet();
+        let (index, absent) = (ContentPart::Taxonomy(TaxonomyKind::Sports), ContentHash::of(b""));
+        let listing = |id| ContentPart::Listing(ListingId(id));
+        schedule.published(Some(vec![(listing(1), one, absent), (index, one, other)]), NOW, TTL);
+        schedule.published(Some(vec![(listing(2), absent, one), (index, other, one)]), NOW, TTL);
+        assert!(schedule.flips.wait(NOW).is_zero());
+        schedule.published(Some(vec![(listing(2), one, absent), (index, one, other)]), NOW, TTL);
+        assert!(!schedule.flips.wait(NOW).is_zero());
+        let mut schedule = quiet();
         for _ in 0..9 {
-            schedule.see_flips(vec![(part, third, other), (part, other, third)], at(1000));
+            schedule.published(Some(vec![(part, third, other), (part, other, third)]), NOW, TTL);
         }
-        assert_eq!((schedule.flips.wait(at(1000)), schedule.flips.wait(at(1600))), (Flips::LONGEST, Duration::ZERO));
+        let later = NOW.plus(Flips::LONGEST);
+        assert_eq!((schedule.flips.wait(NOW), schedule.flips.wait(later)), (Flips::LONGEST, Duration::ZERO));
     }
 
     #[test]
     fn failures_put_off_what_failed_longer_and_longer_until_it_goes_well() {
-        let mut schedule = Schedule::new(TTL, Duration::ZERO);
-        let begin = MirrorStep::Begin;
+        let mut schedule = quiet().begun(Purpose::Certify, Duration::ZERO);
+        let failure = Failure { now: NOW, longest: LATER, wants_no_pause: false, jittered: &|pause| pause };
+        let fails = |schedule: &mut Schedule, step, failure| {
+            let work = schedule.take();
+            schedule.failed(step, work, failure)
+        };
         for (failures, seconds) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
-            for step in [MirrorStep::Refresh, begin] {
-                assert_eq!(schedule.failed(step, at(0), |pause| pause), Some(failures));
+            for step in [MirrorStep::Refresh, MirrorStep::Continue] {
+                assert_eq!(fails(&mut schedule, step, failure), failures);
             }
             let expected = Duration::from_secs(seconds);
-            assert_eq!(
-                (schedule.refresh_in(at(0), Duration::ZERO), schedule.reading.wait(at(0))),
-                (expected, expected)
-            );
+            assert_eq!(schedule.refresh_in(NOW, &FULL), expected);
+            assert_eq!(schedule.active(NOW), Some((Purpose::Certify, expected)));
         }
-        assert_eq!(schedule.failed(MirrorStep::Learn, at(0), |pause| pause), None);
-        schedule.hurry();
-        assert_eq!(schedule.reading.wait(at(0)), Duration::from_secs(60), "it has failed too often");
-        schedule.looked(at(0));
-        assert_eq!(schedule.refresh_in(at(0), Duration::ZERO), TTL.mul_f64(0.7));
-        schedule.reading = Retry::default();
-        assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO);
-        schedule.failed(begin, at(0), |pause| pause);
-        schedule.hurry();
-        assert_eq!(schedule.reading.wait(at(0)), Duration::ZERO, "the origin wants it at once");
+        let at_once = Failure { wants_no_pause: true, ..failure };
+        fails(&mut schedule, MirrorStep::Refresh, at_once);
+        assert_eq!(schedule.refresh_in(NOW, &FULL), LATER, "it has failed too often");
+        schedule.done();
+        assert_eq!(schedule.refresh_in(NOW, &FULL), TTL.mul_f64(0.7));
+        fails(&mut schedule, MirrorStep::Refresh, at_once);
+        assert_eq!(schedule.refresh_in(NOW, &FULL), Duration::ZERO, "the origin wants it at once");
     }
 }

@@ -22,16 +22,25 @@ use crate::upstream::window::Class;
 use super::super::copies::{Copies, CopyError};
 use super::super::pass::{self, Assembled, Beside};
 use super::publish::List;
+use super::schedule::{MirrorStep, least_pause};
 use super::{Mirror, MirrorError, blocking};
 
 /// What the origin has listed for terms.
-pub(super) struct TermEvidence(pub(super) Evidence);
+pub(super) struct TermEvidence {
+    known: Evidence,
+    /// A snapshot, and the terms of it that were asked.
+    asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
+}
 
 impl TermEvidence {
+    pub(super) const fn new(known: Evidence) -> Self {
+        Self { known, asked: None }
+    }
+
     /// Takes what an import has put into the store.
     pub(super) fn read_back(&mut self, store: &Store) {
         match store.evidence() {
-            Ok(known) => self.0 = known,
+            Ok(known) => self.known = known,
             Err(error) => {
                 tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             }
@@ -41,7 +50,7 @@ impl TermEvidence {
     /// Indexes a list. What is in the newest snapshot is not read again.
     pub(super) async fn index(&self, list: Assembled, newest: Option<Arc<Snapshot>>) -> Result<List, MirrorError> {
         let Assembled { content, beside } = list;
-        let known = self.0.clone();
+        let known = self.known.clone();
         let index = move || match newest {
             Some(newest) => newest.dataset.followed_by(content, &known),
             None => Dataset::build(content, &known),
@@ -57,25 +66,6 @@ impl TermEvidence {
     ) -> Result<Arc<Dataset>, MirrorError> {
         let list = Assembled { content: of.content.clone(), beside: Beside::default() };
         Ok(self.index(list, newest).await?.dataset)
-    }
-}
-
-/// When to ask about terms, and which were asked.
-pub(super) struct Learning {
-    /// When questions may be asked; `None`: none is left.
-    pub(super) due: Option<Monotonic>,
-    /// A snapshot, and the terms of it that were asked.
-    asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
-}
-
-impl Learning {
-    pub(super) fn new(now: Monotonic) -> Self {
-        Self { due: Some(now), asked: None }
-    }
-
-    /// How long until something is asked; `None`: nothing is left.
-    pub(super) fn due_in(&self, now: Monotonic) -> Option<Duration> {
-        self.due.map(|due| due.since(now))
     }
 }
 
@@ -132,63 +122,43 @@ async fn ask(
 }
 
 impl Mirror {
-    /// Asks about terms in doubt.
-    pub(super) async fn learn(&mut self) {
-        self.learning.due = None;
-        let later = self.clock.now_mono().plus(self.schedule.pause());
-        self.learning.due = self.ask_about_terms().await.unwrap_or_else(|error| {
+    /// Asks about terms in doubt. Returns when to go on; `None`: no term is left.
+    pub(super) async fn learn(&mut self) -> Option<Monotonic> {
+        let later = self.clock.now_mono().plus(least_pause(self.settings.load().ttl));
+        self.ask_about_terms().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "some terms stay in doubt");
             Some(later)
-        });
-    }
-
-    /// Whether something more urgent than questions is due.
-    pub(super) fn is_wanted_elsewhere(&self) -> bool {
-        let now = self.clock.now_mono();
-        let begun = self.work.begun(now);
-        begun.is_some_and(|(_, wait)| wait.is_zero()) || self.schedule.refresh_in(now, self.age()).is_zero()
+        })
     }
 
     /// Asks the origin about terms in doubt, each once per state of knowledge, and serves what that proves. Returns when
     /// to go on; `None`: no term is left.
     async fn ask_about_terms(&mut self) -> Result<Option<Monotonic>, MirrorError> {
         let Some(newest) = self.newest() else { return Ok(None) };
-        let known = self.learning.asked.take().filter(|(id, _)| *id == newest.dataset.id);
+        let known = self.terms.asked.take().filter(|(id, _)| *id == newest.dataset.id);
         let mut asked = known.map(|(_, asked)| asked).unwrap_or_default();
-        let mut older = Vec::new();
-        let result = self.ask_about(&newest, &mut asked, &mut older).await;
-        asked.retain(|term| !older.contains(term));
-        self.learning.asked = Some((newest.dataset.id.clone(), asked));
-        // The copies that were too old are gone by then.
-        let when_gone = (!older.is_empty()).then(|| self.clock.now_mono().plus(self.copies.lag()));
-        result.map(|interrupted| interrupted.or(when_gone))
-    }
-
-    /// As [`Mirror::ask_about_terms`]; remembers the terms that were `asked`, and those whose lists were too old.
-    async fn ask_about(
-        &mut self,
-        newest: &Arc<Snapshot>,
-        asked: &mut HashSet<(TaxonomyKind, String)>,
-        older: &mut Vec<(TaxonomyKind, String)>,
-    ) -> Result<Option<Monotonic>, MirrorError> {
         let _work = self.copies.client.budget().crawl_work();
         let (mut has_learned, mut result) = (false, Ok(None));
         for (kind, slug, fingerprint) in newest.dataset.doubtful().iter().cloned() {
             if asked.contains(&(kind, slug.clone())) {
                 continue;
             }
-            if self.is_wanted_elsewhere() {
-                // A refresh or the active work is due; the rest follows.
-                result = Ok(Some(self.clock.now_mono().plus(Duration::from_millis(100))));
+            let now = self.clock.now_mono();
+            if !matches!(self.schedule.next(now, &self.facts()), MirrorStep::Learn) {
+                // Something more urgent is due; the rest follows.
+                result = Ok(Some(now.plus(Duration::from_millis(100))));
                 break;
             }
             let known_ms = newest.meta.published_ms.min(self.clock.now_wall().as_millis());
             match ask(&self.copies, &newest.dataset, known_ms, kind, &slug, fingerprint).await {
-                // The CDN's copy is older than the list that it should explain; ask again when it is gone.
-                Ok(TermAnswer::Older) => older.push((kind, slug.clone())),
+                Ok(TermAnswer::Older) => {
+                    // The CDN's copy is older than the list that it should explain; it is gone by then.
+                    result = Ok(Some(now.plus(self.copies.lag())));
+                    continue;
+                }
                 Ok(TermAnswer::Moved) => {}
                 Ok(TermAnswer::Listed(listed)) => {
-                    self.terms.0.insert((kind, slug.clone()), listed);
+                    self.terms.known.insert((kind, slug.clone()), listed);
                     has_learned = true;
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
@@ -201,9 +171,10 @@ impl Mirror {
             }
             asked.insert((kind, slug));
         }
+        self.terms.asked = Some((newest.dataset.id.clone(), asked));
         if has_learned {
             let dataset = self.terms.index_again(&newest.dataset, Some(newest.clone())).await?;
-            let evidence = self.terms.0.clone();
+            let evidence = self.terms.known.clone();
             self.switch(move |snapshots, seen| snapshots.reindexed(seen, &dataset, &evidence)).await?;
         }
         result

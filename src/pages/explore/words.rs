@@ -6,23 +6,16 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
+use crate::api::folding::{each_word, folded};
 use crate::api::listing::Venue;
 use crate::api::query::search::PER_DEGREE;
 use crate::api::taxonomy::TaxonomyKind;
 
-use super::Shown;
+use super::{Shown, settle};
 use crate::pages::MOST_SHOWN;
 use crate::pages::facts::PageFacts;
+use crate::pages::room::Room;
 use crate::words::grouped;
-
-/// "850 m", "1.2 km", "34 km".
-pub(super) fn distance(metres: u32) -> String {
-    match metres {
-        0..1_000 => format!("{metres} m"),
-        1_000..9_950 => format!("{:.1} km", f64::from(metres) / 1000.0),
-        _ => format!("{} km", grouped(u64::from(metres + 500) / 1000)),
-    }
-}
 
 /// What is shown, in words: "1,234 venues, Golf, Texas".
 pub(super) fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
@@ -43,55 +36,94 @@ pub(super) fn summary_of(shown: &Shown<'_>, facts: &PageFacts<'_>) -> String {
     if let Some(near) = &search.near {
         let [lat, lng] = [near.point.lat, near.point.lng].map(|units| f64::from(units) / PER_DEGREE);
         let comma = if search.list.is_filtered() { "," } else { "" };
+        let point = || format!("{lat}, {lng}");
+        let place = shown.query.place.as_deref().map_or_else(point, |place| facts.room.short(place).into_owned());
         // Writing to a String cannot fail.
-        let _ = write!(text, "{comma} within {} of {lat}, {lng}", kilometres(near.radius));
+        let _ = write!(text, "{comma} within {} of {place}", radius(near.radius));
     }
     text
 }
 
 /// The name of a term; of a city with its state if it needs one.
-fn term_name<'s>(shown: &'s Shown<'_>, facts: &'s PageFacts<'_>, kind: TaxonomyKind, slug: &'s str) -> &'s str {
+pub(super) fn term_name<'s>(
+    shown: &'s Shown<'_>,
+    facts: &'s PageFacts<'_>,
+    kind: TaxonomyKind,
+    slug: &'s str,
+) -> &'s str {
     let namesake = shown.namesakes.get(slug).filter(|_| kind == TaxonomyKind::Cities);
     namesake.map_or_else(|| facts.label(kind, slug), String::as_str)
 }
 
-/// "20 km", as exact as a radius may be.
-fn kilometres(metres: u32) -> String {
-    format!("{}\u{a0}km", f64::from(metres) / 1000.0)
+/// "2.4 mi", "31 mi".
+pub(super) fn radius(metres: u32) -> String {
+    let miles = (f64::from(metres) / 160.934_4).round() / 10.0;
+    let shown = if miles < 10.0 { miles } else { miles.round() };
+    if miles > 0.0 { format!("{shown}\u{a0}mi") } else { format!("{metres}\u{a0}m") }
 }
 
-/// The words that nothing has.
-pub(super) fn left_out(shown: &Shown<'_>) -> Markup {
+/// The words that nothing has, and the parameters that mean nothing.
+pub(super) fn left_out(shown: &Shown<'_>, room: &Room) -> Markup {
     html! {
         @if !shown.ignored.is_empty() { "Left out: \u{201c}" (shown.ignored.join(" ")) "\u{201d}. " }
+        @for said in &shown.query.left_out { "Left out: " (room.text(said)) ". " }
     }
+}
+
+/// A name whose words are marked where they begin as one that is looked for.
+pub(super) fn marked(name: &str, words: &[Box<str>]) -> Markup {
+    let is_wanted = |part: &str| {
+        let mut is_wanted = false;
+        each_word(&folded(part), false, |word| is_wanted |= words.iter().any(|wanted| word.starts_with(&**wanted)));
+        is_wanted
+    };
+    html! {
+        @for part in name.split_inclusive(|letter: char| !letter.is_alphanumeric()) {
+            @let word = part.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+            @if !words.is_empty() && is_wanted(word) { mark { (word) } (part[word.len()..]) } @else { (part) }
+        }
+    }
+}
+
+/// The slugs of the query that no term has.
+fn unknown<'a>(shown: &'a Shown<'_>, facts: &PageFacts<'_>) -> impl Iterator<Item = (TaxonomyKind, &'a str)> {
+    TaxonomyKind::ALL.into_iter().filter_map(|kind| {
+        let slug = shown.query.search.list.slug(kind)?;
+        facts.dataset.membership(kind, slug).is_none().then_some((kind, slug))
+    })
+}
+
+pub(super) fn has_unknown_term(shown: &Shown<'_>, facts: &PageFacts<'_>) -> bool {
+    unknown(shown, facts).next().is_some()
 }
 
 /// For each slug that no term has, the terms that may be meant, as links.
 pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
-    let unknown = TaxonomyKind::ALL.into_iter().filter_map(|kind| {
-        let slug = shown.query.search.list.slug(kind)?;
-        facts.dataset.membership(kind, slug).is_none().then_some((kind, slug))
-    });
+    let unknown = unknown(shown, facts);
     let link = |kind: TaxonomyKind, slug: &str| {
         let mut meant = shown.query.clone();
         meant.search.list.slugs[kind.index()] = Some(slug.into());
         meant.link("explore", 1)
     };
     // What is beside the widget has no form, and its frame takes no page.
-    let is_embedded = shown.query.is_embedded;
+    let is_embedded = shown.query.is_embedded();
     html! {
         @for (kind, slug) in unknown {
-            @let meant = facts.meant(kind, slug);
+            @let meant = if kind == TaxonomyKind::Cities {
+                settle::meant(&shown.namesakes, facts, slug, shown.query.search.list.slug(TaxonomyKind::States))
+            } else {
+                facts.meant(kind, slug)
+            };
             "There is no " (kind.parameter()) " with the slug \u{201c}" (facts.room.short(slug)) "\u{201d}. "
             @if meant.is_empty() {
                 @if !is_embedded { "Choose one in the form above. " }
             } @else {
                 "Do you mean "
                 @for (nth, term) in meant.iter().enumerate() {
+                    @let name = term_name(shown, facts, kind, &term.slug);
                     @if nth > 0 { " or " }
-                    a href=(link(kind, &term.slug)) target=[is_embedded.then_some("_blank")] rel=[is_embedded.then_some("noopener")] { (facts.room.short(term_name(shown, facts, kind, &term.slug))) }
-                        " (" (facts.room.short(&term.slug)) ")"
+                    a href=(link(kind, &term.slug)) target=[is_embedded.then_some("_blank")] rel=[is_embedded.then_some("noopener")] { (facts.room.short(name)) }
+                    @if !name.contains(&term.slug) { " (" (facts.room.short(&term.slug)) ")" }
                 }
                 "? "
             }
@@ -99,17 +131,17 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
     }
 }
 
-/// What the map does not show by itself.
+/// What the map does not show.
 pub(super) fn off_map(shown: &Shown<'_>) -> String {
-    let near = shown.query.search.near.as_ref().filter(|_| shown.drawn.is_around());
-    let circle =
-        near.map_or_else(String::new, |near| format!("The circle has a radius of {}. ", kilometres(near.radius)));
-    let missing = shown.total.unwrap_or(0).saturating_sub(shown.drawn.shown as u64);
     if shown.total > Some(u64::from(MOST_SHOWN)) && shown.query.searches() {
         let first = if shown.query.search.near.is_some() { "nearest" } else { "best" };
-        return format!("{circle}The {first} {} are shown.", grouped(MOST_SHOWN.into()));
+        return format!("The {first} {} are shown.", grouped(MOST_SHOWN.into()));
     }
-    if missing == 0 { circle } else { format!("{circle}{} of them are not on this map.", grouped(missing)) }
+    match shown.total.unwrap_or(0).saturating_sub(shown.extent.placed as u64) {
+        0 => String::new(),
+        1 => "1 of them has no coordinates.".to_owned(),
+        missing => format!("{} of them have no coordinates.", grouped(missing)),
+    }
 }
 
 /// "4.5 (12)", or nothing.
@@ -127,8 +159,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distance_is_as_exact_as_one_walks() {
-        let texts = [0, 999, 1_000, 9_949, 9_950, 1_234_567].map(distance);
-        assert_eq!(texts, ["0 m", "999 m", "1.0 km", "9.9 km", "10 km", "1,235 km"]);
+    fn the_words_that_are_looked_for_are_marked_and_the_name_stays_text() {
+        let marked = |name: &str, words: &[&str]| {
+            marked(name, &words.iter().map(|word| (*word).into()).collect::<Vec<_>>()).into_string()
+        };
+        assert_eq!(
+            marked("Golfers' <Peña> Club", &["golf", "pena"]),
+            "<mark>Golfers</mark>' &lt;<mark>Peña</mark>&gt; Club"
+        );
+        assert_eq!(marked("A golf-club", &[]), "A golf-club");
+    }
+
+    #[test]
+    fn a_radius_is_in_miles() {
+        assert_eq!([1, 1_609, 20_000, 50_000].map(radius), ["1\u{a0}m", "1\u{a0}mi", "12\u{a0}mi", "31\u{a0}mi"]);
     }
 }

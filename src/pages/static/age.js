@@ -1,5 +1,6 @@
 // @ts-check
-// Says how long ago each instant of the page is: "4 minutes ago". Without it the page shows the instant alone.
+// What depends on the visitor's clock: how long ago each instant of the page is ("4 minutes ago"), and the days of a week from
+// today on. Without it the page shows the instant alone, and the days in their own order.
 
 /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
@@ -32,7 +33,21 @@ function show() {
   }
 }
 
+/** Begins every list of days with today. */
+function turn() {
+  const names = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+  const today = new Date().getDay();
+  const days = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("dt[data-day]"))];
+  const away = (/** @type {HTMLElement} */ day) => (names.indexOf(day.dataset.day ?? "") - today + 7) % 7;
+  for (const day of days.toSorted((one, other) => away(one) - away(other))) {
+    day.classList.toggle("today", away(day) === 0);
+    const hours = day.nextElementSibling;
+    if (hours) day.parentElement?.append(day, hours);
+  }
+}
+
 if (typeof document !== "undefined") {
+  turn();
   show();
   setInterval(show, 15_000);
 }

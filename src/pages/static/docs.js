@@ -1,5 +1,5 @@
 // @ts-check
-// Starts the viewer of the API's description.
+// Shows the form of the API's description when somebody asks for it.
 
 /**
  * What the viewer lacks for people who cannot see it or use no mouse: landmarks, a heading above the groups of operations,
@@ -64,4 +64,28 @@ async function start() {
   show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
 }
 
-start().catch((error) => { viewer.textContent = `The description cannot be shown: ${error.message}. Load the page again.`; });
+/** The button that loads the form, which is four times as large as all other pages together. */
+const button = /** @type {HTMLButtonElement} */ (document.getElementById("try"));
+
+/** Loads the form, and shows it in the place of the reference. */
+function open() {
+  const reference = /** @type {HTMLElement} */ (document.getElementById("reference"));
+  reference.hidden = true;
+  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: button.dataset.css });
+  // Before our own, which corrects it.
+  document.head.prepend(style);
+  const script = Object.assign(document.createElement("script"), { src: button.dataset.js });
+  const fail = (/** @type {string} */ why) => {
+    viewer.textContent = `The form cannot be shown: ${why}. Load the page again.`;
+    reference.hidden = false;
+  };
+  viewer.textContent = "Loading\u2026";
+  script.addEventListener("error", () => fail("it cannot be loaded"));
+  script.addEventListener("load", () => start().then(() => reference.remove(), (error) => fail(error.message)));
+  document.head.append(script);
+}
+
+button.hidden = false;
+button.addEventListener("click", open);
+// A link to an operation of the form opens it.
+if (location.hash.startsWith("#/")) open();

@@ -1,6 +1,6 @@
 // @ts-check
-// Makes the finder quicker: it asks for the page that the server renders for what is chosen, and puts its list, points and
-// words in place. The page works without it: everything here only repeats what a link or the form would do.
+// Makes the finder quicker: it asks for the page that the server renders for what is chosen, and puts its list and words in
+// place; `map.js` draws what the list has then. The page works without it: everything here only repeats what a link or the form would do.
 
 /** The parameters of a query, in the order in which the finder writes them. */
 const NAMES = /** @type {const} */ (["q", "near", "radius", "bbox", "sport", "state", "city", "sort"]);
@@ -57,13 +57,11 @@ function element(id, kind) {
 /** Takes the page over. */
 function start() {
   const form = element("filters", HTMLFormElement);
-  const [state, city, sort] = ["state", "city", "sort"].map((id) => element(id, HTMLSelectElement));
+  const state = element("state", HTMLSelectElement);
   const words = element("q", HTMLInputElement);
   const locate = element("locate", HTMLButtonElement);
-  const map = element("map", SVGSVGElement);
+  const map = element("map", HTMLElement);
   const notice = element("notice", HTMLElement);
-  const body = element("venues", HTMLElement);
-  const marked = element("marked", SVGPathElement);
   const explorer = /** @type {HTMLElement} */ (document.querySelector(".explorer"));
   /** @type {AbortController | undefined} */
   let running;
@@ -74,7 +72,7 @@ function start() {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let typing;
 
-  /** @returns {Wish} what is chosen now; the place has no field that one types into */
+  /** @returns {Wish} what is chosen now */
   const wished = () => {
     const chosen = [...new FormData(form)].map(([name, value]) => [name, String(value).trim()]);
     return Object.fromEntries(chosen);
@@ -87,6 +85,7 @@ function start() {
   function put(page) {
     const of = (/** @type {string} */ id) => page.getElementById(id);
     if (!of("venues") || !of("filters")) throw new Error("the answer is not a page of the finder");
+    document.title = page.title;
     const copied = (/** @type {Iterable<Node>} */ nodes) => [...nodes].map((node) => document.importNode(node, true));
     for (const id of ["summary", "hint", "off-map", "venues", "place", "api-url", "api-order", "downloads", "widget"]) {
       element(id, HTMLElement).replaceChildren(...copied(of(id)?.childNodes ?? []));
@@ -99,13 +98,11 @@ function start() {
       else element(id, HTMLAnchorElement).removeAttribute("href");
     }
     explorer.classList.toggle("near", page.querySelector(".explorer.near") !== null);
-    for (const id of ["dots", "around"]) element(id, SVGPathElement).setAttribute("d", of(id)?.getAttribute("d") ?? "");
-    for (const name of ["aria-label", "viewBox"]) map.setAttribute(name, of("map")?.getAttribute(name) ?? "");
-    const chosen = page.querySelector(".states .chosen")?.getAttribute("data-state") ?? null;
-    for (const path of document.querySelectorAll(".states path")) {
-      path.classList.toggle("chosen", chosen !== null && path.getAttribute("data-state") === chosen);
+    for (const name of ["aria-label", "data-extent", "data-points", "data-near"]) {
+      const value = of("map")?.getAttribute(name);
+      if (value) map.setAttribute(name, value);
+      else map.removeAttribute(name);
     }
-    marked.setAttribute("d", "");
     const isSame = (/** @type {HTMLSelectElement} */ one, /** @type {HTMLSelectElement} */ other) =>
       one.options.length === other.options.length && [...one.options].every(({ value, text }, at) => value === other.options[at].value && text === other.options[at].text);
     for (const select of form.querySelectorAll("select")) {
@@ -114,11 +111,17 @@ function start() {
       if (!isSame(select, sent)) select.replaceChildren(...copied(sent.childNodes));
       select.value = sent.value;
     }
+    const [cities, suggested] = [element("cities", HTMLElement), of("cities")];
+    if (suggested && !cities.isEqualNode(suggested)) cities.replaceChildren(...copied(suggested.childNodes));
+    for (const id of ["city", "near"]) {
+      if (document.activeElement?.id !== id) element(id, HTMLInputElement).value = /** @type {HTMLInputElement} */ (of(id)).value;
+    }
     form.querySelectorAll("input.place").forEach((input) => input.remove());
     form.prepend(...copied(page.querySelectorAll("#filters input.place")));
     locate.setAttribute("aria-pressed", of("locate")?.getAttribute("aria-pressed") ?? "false");
     // What is being typed is newer.
     if (document.activeElement !== words && typing === undefined) words.value = /** @type {HTMLInputElement} */ (of("q")).value;
+    document.dispatchEvent(new Event("listed"));
   }
 
   /** @param {string} text */
@@ -135,9 +138,7 @@ function start() {
     const until = Date.now() + seconds * 1000;
     const tick = () => {
       const left = Math.ceil((until - Date.now()) / 1000);
-      if (left > 0) return say(`The limit of requests is reached. Trying again in ${left} s.`);
-      clearInterval(countdown);
-      say("");
+      if (left > 0) return say(`Too many requests, or a busy server. Trying again in ${left} s.`);
       then();
     };
     tick();
@@ -180,40 +181,6 @@ function start() {
     }
   }
 
-  /**
-   * Where a line of the list is on the map, as the server drew it.
-   * @param {Element | null} line
-   */
-  function placeOf(line) {
-    const { x, y } = line instanceof HTMLElement ? line.dataset : { x: undefined, y: undefined };
-    return x === undefined || y === undefined ? null : [Number(x), Number(y)];
-  }
-
-  /** @param {Element | null} line */
-  function mark(line) {
-    const at = placeOf(line);
-    marked.setAttribute("d", at ? `M${at[0]} ${at[1]}h0` : "");
-    for (const lit of body.querySelectorAll(".lit")) lit.classList.remove("lit");
-    if (at) line?.classList.add("lit");
-  }
-
-  /**
-   * The line of the list whose dot is under the pointer; null: none within 12 pixels.
-   * @param {MouseEvent} event
-   */
-  function lineUnder(event) {
-    const turned = map.getScreenCTM()?.inverse();
-    if (!turned) return null;
-    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(turned);
-    let [nearest, least] = [/** @type {Element | null} */ (null), 12 * turned.a];
-    for (const line of body.children) {
-      const place = placeOf(line);
-      const away = place ? Math.hypot(place[0] - at.x, place[1] - at.y) : Infinity;
-      if (away < least) [nearest, least] = [line, away];
-    }
-    return nearest;
-  }
-
   document.body.classList.add("live");
   const choose = (/** @type {Wish} */ more) => void show(queryOf({ ...wished(), ...more }), "push");
   form.addEventListener("submit", (event) => {
@@ -233,7 +200,7 @@ function start() {
     if (locate.getAttribute("aria-pressed") === "true") return choose({ near: "", radius: "" });
     navigator.geolocation.getCurrentPosition(
       // To a hundred metres: the place is sent to the server and shown in the address.
-      ({ coords }) => choose({ near: `${coords.latitude.toFixed(3)},${coords.longitude.toFixed(3)}`, radius: "" }),
+      ({ coords }) => choose({ near: `${coords.latitude.toFixed(3)},${coords.longitude.toFixed(3)}` }),
       (error) => say(`The browser does not tell the position: ${error.message || "it was refused"}. Allow it in the browser's settings, or choose a city.`),
       { maximumAge: 300_000, timeout: 20_000 },
     );
@@ -246,17 +213,7 @@ function start() {
     document.getElementById("list-title")?.scrollIntoView({ block: "nearest" });
   });
   window.addEventListener("popstate", () => void show(location.search, "keep"));
-  map.addEventListener("mousemove", (event) => mark(lineUnder(event)));
-  map.addEventListener("click", (event) => {
-    const line = lineUnder(event);
-    if (line) return line.scrollIntoView({ block: "nearest" });
-    const slug = event.target instanceof Element ? event.target.getAttribute("data-state") : null;
-    if (slug !== null) choose({ state: state.value === slug ? "" : slug, city: "" });
-  });
-  for (const name of ["mouseover", "focusin"]) {
-    body.addEventListener(name, (event) => mark(event.target instanceof Element ? event.target.closest("tr") : null));
-  }
-  for (const left of [map, body]) left.addEventListener("mouseleave", () => mark(null));
+  window.addEventListener("online", () => notice.hidden || void show(location.search, "keep"));
 }
 
 if (typeof document !== "undefined") start();

@@ -10,6 +10,7 @@ use crate::api::hash::ContentHash;
 use crate::api::json::quote;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{Envelope, EnvelopeField};
+use crate::api::query::finder::FinderForm;
 use crate::pages::DetailShown;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
@@ -103,14 +104,16 @@ fn no_page_is_larger_than_a_mebibyte_or_has_what_html_forbids() {
     for document in Document::ALL {
         // What needs details, or a query, comes below.
         let is_image = matches!(document, Document::FaviconIco);
-        if !is_image && !matches!(document, Document::DetailSchema | Document::Explore | Document::Embed) {
+        if !is_image
+            && !matches!(document, Document::DetailSchema | Document::Explore | Document::Points | Document::Embed)
+        {
             assert_bounded(&pages, &fixed(document), of);
         }
     }
     let long = "%22".repeat(500);
     for query in ["", "page=2", "state=t7", "city=c7&sort=name", &format!("city={long}&state=dal{long}&sport=x%00")] {
         for is_embedded in [false, true] {
-            let query = FinderQuery::parse(query, is_embedded).unwrap();
+            let query = FinderQuery::parse(query, if is_embedded { FinderForm::Widget } else { FinderForm::Page });
             let page = assert_bounded(&pages, &WantedDocument::Explore(Box::new(query.clone())), of);
             let rows = page.matches("href=\"venues/").count();
             let listed = usize::try_from(query.search.list.page).map_or(0, |page| [0, 50, 10][page]);
@@ -119,6 +122,10 @@ fn no_page_is_larger_than_a_mebibyte_or_has_what_html_forbids() {
             assert!(rows == 0 || (page.contains(">start\u{fffd}") && page.contains("…")), "cut names");
         }
     }
+    let points = FinderQuery::parse_points("view=-107,26,-94,37");
+    let points = assert_bounded(&pages, &WantedDocument::Explore(Box::new(points)), of);
+    let points: Value = serde_json::from_str(&points).unwrap();
+    assert_eq!((&points["whole"], points["points"].as_array().unwrap().len()), (&true.into(), 60));
     for detail in details() {
         let of = Material { detail: Some(&detail), ..of };
         let page = assert_bounded(&pages, &WantedDocument::Venue(ListingId(1)), of);

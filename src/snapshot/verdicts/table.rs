@@ -2,12 +2,12 @@
 //!
 //! Callers: [`super`]; `mirror::examiner` tells what it heard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::api::odd::{Meaning, Row};
-use crate::api::shape::Shape;
+use crate::api::shape::{Shape, TermName};
 
 /// A difference counts after so many tries in a row, even if the origin's list never held still.
 const MOST_TRIES: u8 = 10;
@@ -15,11 +15,20 @@ const MOST_TRIES: u8 = 10;
 /// After so many tries in a row without an answer, a shape has to wait for its turn.
 const MOST_UNANSWERED: u8 = 3;
 
+/// So many terms can be in doubt while their shapes are not.
+const MOST_TERMS: usize = 64;
+
+/// The bit of the mask that says that terms are in doubt: that of the list, whose order is never.
+pub(super) const TERMS: u64 = 1 << 32;
+
 /// Rows that differ from ours for so many tries in a row are no copy of ours that is too old.
 const MOST_AGED: u8 = 3;
 
 /// The longest pause before a difference is asked again, in milliseconds.
 const LONGEST_PAUSE: i64 = 600_000;
+
+/// What is in doubt is asked again after so many milliseconds.
+pub(crate) const DAY_MS: i64 = 86_400_000;
 
 /// What is known of one shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +68,33 @@ pub(crate) struct Entry {
     aged: u8,
     /// When a disproved shape was answered as expected, once.
     equal_ms: Option<i64>,
+    /// Whether other terms are to be tried: the one of `again` may be the only one that differs.
+    pub(crate) is_on_trial: bool,
     /// Of a row: the meanings that its examples allow, the table's first. `None`: it has not been answered.
     allows: Option<Vec<Meaning>>,
 }
 
+/// A term whose lists the origin answers otherwise, although it answers those of another one as we do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct DoubtfulTerm {
+    /// When it is asked again.
+    due_ms: i64,
+    /// When it was answered as expected, once.
+    equal_ms: Option<i64>,
+}
+
+/// What an answer to a term's list says, where another one's differed.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub(crate) term: TermName,
+    /// Whether its slug is no part of another one's, and it is not the term that differed first.
+    pub(crate) is_control: bool,
+    pub(crate) heard: Heard,
+}
+
 /// What an answer to an example says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// It is an example of a row, and allows these meanings, the table's first.
     Means(Vec<Meaning>),
@@ -75,6 +105,7 @@ pub(crate) enum Heard {
     /// It has a row that is not as ours: our copy, or theirs, is too old to tell anything.
     Aged,
     /// There was no answer, or one that tells nothing.
+    #[default]
     Nothing,
 }
 
@@ -88,7 +119,7 @@ pub(crate) struct Moment {
     pub(crate) is_still: bool,
 }
 
-/// What travels in bundles: names of shapes.
+/// What travels in bundles: names of shapes and terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
@@ -99,6 +130,9 @@ pub struct Told {
     /// What the confirmed rows of open cases mean.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     meanings: BTreeMap<String, Meaning>,
+    /// Values of filters that are in doubt although their shape is not: `sport=golf`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    terms: BTreeSet<TermName>,
 }
 
 impl Told {
@@ -122,7 +156,7 @@ impl Told {
     /// Checks verdicts that come from elsewhere.
     pub(crate) fn check(&self) -> Result<(), String> {
         let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();
-        if most > Some(Self::MOST) || self.meanings.len() > Self::MOST {
+        if most > Some(Self::MOST) || self.meanings.len().max(self.terms.len()) > Self::MOST {
             return Err("there are too many verdicts".to_owned());
         }
         match self.meanings.iter().find(|(_, meaning)| !meaning.is_valid()) {
@@ -143,6 +177,7 @@ pub(crate) struct Table {
     /// Whether the first examples are done with.
     pub(crate) is_opened: bool,
     entries: BTreeMap<Shape, Entry>,
+    terms: BTreeMap<TermName, DoubtfulTerm>,
 }
 
 impl Table {
@@ -164,6 +199,7 @@ impl Table {
                 table.entries.insert(Shape::of_row(row), Entry { allows, ..entry(State::Confirmed, false) });
             }
         }
+        table.terms = told.terms.iter().map(|term| (term.clone(), DoubtfulTerm::default())).collect();
         table
     }
 
@@ -180,6 +216,67 @@ impl Table {
                 .into_iter()
                 .filter_map(|row| Some((row.as_str().to_owned(), self.meaning(row)?)))
                 .collect(),
+            terms: self.terms(),
+        }
+    }
+
+    /// The terms in doubt.
+    pub(crate) fn terms(&self) -> BTreeSet<TermName> {
+        self.terms.keys().cloned().collect()
+    }
+
+    /// The term in doubt that is asked next, and when.
+    pub(crate) fn next_term(&self) -> Option<(i64, &TermName)> {
+        self.terms.iter().map(|(term, entry)| (entry.due_ms, term)).min()
+    }
+
+    /// Takes in what the lists of several terms of a shape say, of which one differed. If only some do, these are in doubt in
+    /// the place of the shape. Without answers it is the shape.
+    pub(crate) fn tried(&mut self, shape: Shape, answers: &[Tried], at: Moment) {
+        let Moment { now_ms, apart_ms, .. } = at;
+        let entry = self.entries.entry(shape).or_default();
+        let is_open = |tried: &Tried| matches!(tried.heard, Heard::Nothing | Heard::Aged);
+        if answers.iter().any(is_open) && entry.tries < MOST_UNANSWERED {
+            (entry.tries, entry.due_ms) = (entry.tries + 1, now_ms + apart_ms);
+            return;
+        }
+        (entry.is_on_trial, entry.due_ms, entry.tries) = (false, 0, 0);
+        let holds = answers.iter().any(|tried| tried.is_control && tried.heard == Heard::Equal { tells: true });
+        let differs = |tried: &&Tried| tried.heard != Heard::Equal { tells: true };
+        let differing: Vec<&TermName> = answers.iter().filter(differs).map(|tried| &tried.term).collect();
+        if !holds || differing.is_empty() || self.terms.len() + differing.len() > MOST_TERMS {
+            return;
+        }
+        (entry.state, entry.confirmed_ms, entry.again) = (State::Confirmed, now_ms, None);
+        entry.turn = entry.turn.saturating_add(1);
+        let names: Vec<String> = differing.iter().map(ToString::to_string).collect();
+        for term in differing {
+            self.terms.insert(term.clone(), DoubtfulTerm { due_ms: now_ms + DAY_MS, equal_ms: None });
+        }
+        // What differed by such a term alone is asked with another one.
+        let has_one = |path: &String| path.split(['?', '&']).any(|part| names.iter().any(|name| name == part));
+        for entry in self.entries.values_mut().filter(|entry| entry.is_in_doubt()) {
+            if entry.again.take_if(|path| has_one(path)).is_some() {
+                entry.due_ms = now_ms;
+            }
+        }
+    }
+
+    /// Takes in what the list of a term in doubt says: two equal answers apart end the doubt. `heard`: `None` if there is no
+    /// such term any more.
+    pub(crate) fn heard_of_term(&mut self, term: &TermName, heard: Option<&Heard>, at: Moment) {
+        let Moment { now_ms, apart_ms, .. } = at;
+        let Some(entry) = self.terms.get_mut(term) else { return };
+        let is_over = heard.is_none() || entry.equal_ms.is_some_and(|equal_ms| now_ms - equal_ms >= apart_ms);
+        match heard {
+            None | Some(Heard::Equal { tells: true }) if is_over => {
+                self.terms.remove(term);
+            }
+            Some(Heard::Equal { tells: true }) => {
+                entry.equal_ms.get_or_insert(now_ms);
+                entry.due_ms = now_ms + apart_ms;
+            }
+            _ => *entry = DoubtfulTerm { due_ms: now_ms + DAY_MS, equal_ms: None },
         }
     }
 
@@ -254,7 +351,7 @@ impl Table {
             let bit = u64::from(shape.bit());
             self.read_through(shape).map(|only_order| bit | if only_order { bit << 32 } else { 0 })
         });
-        bits.fold(0, |mask, bits| mask | bits)
+        bits.fold(if self.terms.is_empty() { 0 } else { TERMS }, |mask, bits| mask | bits)
     }
 
     /// The names of the sets of filters in this state. What is suspected is not proved either.
@@ -351,6 +448,9 @@ impl Table {
                     let due_ms = if is_one_of_five && before == State::Suspected { now_ms + apart_ms } else { 0 };
                     (entry.state, entry.due_ms, entry.equal_ms) = (State::Disproved, due_ms, None);
                     entry.again = Some(path.to_owned());
+                    if shape.only_taxonomy().is_some() {
+                        (entry.is_on_trial, entry.due_ms) = (true, now_ms);
+                    }
                     // What a row means shows in examples that differ.
                     entry.turn = entry.turn.saturating_add(u16::from(shape.row().is_some()));
                 }

@@ -6,12 +6,13 @@ use std::io::Seek as _;
 use imports::detail;
 
 use super::*;
+use crate::bundle::signature::{Opened, Voucher};
 use crate::bundle::{Bundle, Counts};
 use crate::snapshot::journal::Journal;
 use crate::snapshot::meta::Certificate;
-use crate::snapshots::export::{Exported, Link, Unsent};
+use crate::snapshots::export::{Exported, Unsent};
 use crate::snapshots::follow::{Followed, Taken, Took};
-use crate::snapshots::import::{BundleFile, Chain};
+use crate::snapshots::import::Trust;
 use crate::store::{EpochPlace, MarkAt};
 
 fn put(rig: &Rig, id: u64, text: &str) {
@@ -62,7 +63,7 @@ fn a_copy_lacks_the_details_that_changed_since_its_snapshot_was_current_or_since
 fn marks_go_with_the_journal_and_kept_snapshots() {
     let rig = Rig::new(1);
     let ids: Vec<String> = (1..=4).map(|n| rig.publish(&[n], n.cast_signed())).collect();
-    let chained = rig.snapshots.kept()[2].id.clone();
+    let chained = rig.snapshots.view().kept[2].id.clone();
     let bundles = ["a", "b"].map(|bundle| Digest::from(blake3::hash(bundle.as_bytes())));
     let mut states = States::default();
     for bundle in &bundles {
@@ -71,7 +72,7 @@ fn marks_go_with_the_journal_and_kept_snapshots() {
     rig.snapshots.store().put_states(&states).unwrap();
     let names = || -> Vec<String> {
         let mut states = States::default();
-        rig.snapshots.forget_marks(&Journal::default(), &mut states).unwrap();
+        rig.snapshots.forget_marks(&rig.snapshots.view(), &Journal::default(), &mut states).unwrap();
         rig.snapshots.store().put_states(&states).unwrap();
         rig.snapshots.store().marks().unwrap().into_iter().map(|(name, ..)| name).collect()
     };
@@ -86,7 +87,7 @@ fn marks_go_with_the_journal_and_kept_snapshots() {
 }
 
 /// Writes a link as a publisher does, after `base`. `meanwhile` happens after its details were listed.
-fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> BundleFile {
+fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> Opened {
     let (mut file, served) = (tempfile::tempfile().unwrap(), rig.snapshots.current().get().unwrap());
     let base = base.map(|base| after(rig, base));
     let base = base.as_ref().map(|(snapshot, place)| (snapshot, *place));
@@ -94,7 +95,8 @@ fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> BundleFile
         meanwhile();
         Counts::default()
     };
-    let Link { written, place, .. } = rig.snapshots.export_link(&mut file, &served, base, false, &coverage).unwrap();
+    let Exported { written, place, .. } =
+        rig.snapshots.export_link(&mut file, &served, base, false, &coverage).unwrap();
     let mut states = States::default();
     states.mark(written.digest, MarkAt::Place(place), served.dataset.id.clone());
     rig.snapshots.store().put_states(&states).unwrap();
@@ -108,19 +110,32 @@ fn after(rig: &Rig, bundle: &Digest) -> (SnapshotId, Option<EpochPlace>) {
     (mark.snapshot, mark.place)
 }
 
-fn opened(file: &File) -> BundleFile {
+fn opened(file: &File) -> Opened {
     let mut file = file.try_clone().unwrap();
     file.rewind().unwrap();
-    BundleFile { bundle: Bundle::open(&file, &mut |_, _| {}).unwrap(), file }
+    Opened { bundle: Bundle::open(&file, &mut |_, _| {}).unwrap(), file, voucher: Voucher::Nobody }
 }
 
-fn details(BundleFile { bundle, .. }: &BundleFile) -> Vec<u64> {
+fn details(Opened { bundle, .. }: &Opened) -> Vec<u64> {
     bundle.detail_hashes().iter().map(|detail| detail.id.0).collect()
 }
 
+/// A server without details in memory.
+struct NoDetails<'a>(&'a Rig);
+
+impl KnownDetails for NoDetails<'_> {
+    fn look_again(&self, _: &[ListingId]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn forget_vanished(&self) -> Result<(), StoreError> {
+        self.0.snapshots.store().forget_vanished().map(drop)
+    }
+}
+
 /// Takes bundles as a replica does, with the publisher's journal.
-fn take(rig: &Rig, publisher: &Rig, steps: &[&BundleFile]) {
-    let steps: Vec<BundleFile> = steps.iter().map(|step| opened(&step.file)).collect();
+fn take(rig: &Rig, publisher: &Rig, steps: &[&Opened]) {
+    let steps: Vec<Opened> = steps.iter().map(|step| opened(&step.file)).collect();
     let followed = Followed {
         took: Took::Head(Taken::default()),
         from: rig.snapshots.stand().unwrap().digest,
@@ -128,8 +143,7 @@ fn take(rig: &Rig, publisher: &Rig, steps: &[&BundleFile]) {
         confirmed_ms: 1,
         journal: Some(publisher.snapshots.journal().entries().cloned().collect()),
     };
-    let chain = Chain { steps: &steps, allow_older: false, details: None, followed: Some(followed) };
-    rig.snapshots.import_chain(&chain).unwrap();
+    rig.snapshots.import(&steps, &Trust::Publisher(followed), &NoDetails(rig)).unwrap();
 }
 
 #[test]
@@ -179,7 +193,7 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
     let full = publish(&rig, None, &|| {});
     let served = rig.snapshots.current().get().unwrap();
     let unsent =
-        |bundle: &BundleFile| rig.snapshots.unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap();
+        |bundle: &Opened| rig.snapshots.unsent_details(&served, after(&rig, &bundle.bundle.digest()).1).unwrap();
     put(&rig, 8, "of nobody");
     put(&rig, 2, "old");
     assert_eq!(unsent(&full), Unsent::Nothing);

@@ -132,7 +132,7 @@ fn what_is_no_damage_is_not_called_so() {
         redb::Error::DatabaseAlreadyOpen,
     ] {
         let told = error(other);
-        assert!(matches!(told, StoreError::Io { .. }), "{told}");
+        assert!(matches!(told, StoreError::Disk { .. }), "{told}");
     }
     assert!(matches!(error(redb::Error::Corrupted("x".to_owned())), StoreError::Damaged(_)));
     assert_eq!(StoreError::NoSpace { path: path.to_owned(), needed: 0 }.to_string(), "no space left for x");

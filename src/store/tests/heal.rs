@@ -182,19 +182,21 @@ fn readers_go_on_while_a_file_is_repaired_or_compacted_and_writers_wait() {
         std::thread::scope(|scope| {
             let store = &store;
             let replacing = scope.spawn(move || {
-                let make = || {
+                let make = |fresh: &Path| {
                     let before = std::fs::read(store.path()).unwrap();
                     started.send(()).unwrap();
                     told.recv().unwrap();
                     assert!(std::fs::read(store.path()).unwrap() == before, "the file changed under the copy");
+                    std::fs::write(fresh, before).unwrap();
                     Ok(())
                 };
-                if repairs {
-                    store.handle.replacing(make, Ok).unwrap();
-                } else {
-                    let full = || Err(StoreError::NoSpace { path: "x".into(), needed: 1 });
-                    assert!(store.handle.renew(|| make().and_then(|()| full())).is_err());
-                }
+                let place = |()| {
+                    files::put_in_place(store.path()).unwrap();
+                    Ok(())
+                };
+                store.handle.replace(repairs, make, place).unwrap();
+                let full = |_: &Path| Err::<(), _>(StoreError::NoSpace { path: "x".into(), needed: 1 });
+                assert!(store.handle.replace(repairs, full, Ok).is_err());
             });
             copying.recv().unwrap();
             let writing = scope.spawn(|| store.put_state("t", b"new").unwrap());
@@ -221,7 +223,7 @@ fn a_store_that_cannot_be_opened_gives_what_can_be_read_of_it() {
     store.handle.write(0, change).unwrap();
     drop(store.store.take());
     let dir = DataDir::open(store.dir.path()).unwrap();
-    assert!(matches!(Store::open(&dir), Err(OpenError::Damaged { .. })));
+    assert!(matches!(Store::open(&dir), Err(StoreError::Damaged(_))));
     let healed = salvage(&dir).unwrap();
     assert_eq!((healed.snapshots, healed.details), (1, 300));
     assert!(healed.aside.unwrap().is_file());

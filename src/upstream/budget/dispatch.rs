@@ -5,7 +5,6 @@
 //! [`super`].
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +14,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::{Clock, Monotonic};
 
 use super::super::window::Class;
-use super::promise::Late;
-use super::queue::Demand;
 use super::queue::Waiting;
-use super::state::{BudgetState, MOST_WANTED};
+use super::state::BudgetState;
 use super::{Permit, Spent};
 
 /// How many turns are given under one lock: new requests wait for the lock.
@@ -67,48 +64,29 @@ impl DispatcherState {
     /// Dismisses those whose patience ends before `instant`.
     pub(super) fn dismiss_gone_by(&mut self, instant: Monotonic, now: Monotonic) {
         for ticket in self.state.queue.gone_by(instant) {
-            self.dismiss_late(ticket, now);
-        }
-    }
-
-    /// Dismisses the reads that a client has taken over, and did not get in time.
-    fn dismiss_taken_over(&mut self, now: Monotonic) {
-        while let Some(ticket) = self.state.queue.gone(now) {
-            self.dismiss_late(ticket, now);
-        }
-    }
-
-    fn dismiss_late(&mut self, ticket: u64, now: Monotonic) {
-        if let Some(waiting) = self.state.queue.remove(ticket) {
-            let spent = self.state.spent(waiting.class, now);
-            self.refuse(ticket, spent);
-        }
-    }
-
-    /// Dismisses a request that waits.
-    pub(super) fn dismiss(&mut self, ticket: u64, spent: Spent) {
-        self.state.queue.remove(ticket);
-        self.refuse(ticket, spent);
-    }
-
-    /// Refuses a request that has left the queue.
-    fn refuse(&mut self, ticket: u64, spent: Spent) {
-        self.said.push((self.calls.remove(&ticket), Err(spent)));
-    }
-
-    /// Promises a slot to a read that has just entered the queue, and dismisses the reads that this makes late. Returns
-    /// what its client is told if it gets none in time.
-    pub(super) fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Option<Spent> {
-        let mut refused = None;
-        for Late { ticket, spent } in self.state.promise(entered, client, now) {
-            if ticket == entered {
-                self.state.queue.remove(ticket);
-                refused = Some(spent);
-            } else {
-                self.dismiss(ticket, spent);
+            if let Some(waiting) = self.state.queue.remove(ticket) {
+                let spent = self.state.gives_up(&waiting, now);
+                self.said.push((self.calls.remove(&ticket), Err(spent)));
             }
         }
-        refused
+    }
+
+    /// A place at the end of the queue. A read makes others late if it goes before them, or shows an overload: they are told
+    /// at once.
+    fn enter(&mut self, waiting: Waiting, told: oneshot::Sender<Call>, now: Monotonic) -> Result<u64, Spent> {
+        let is_awaited = waiting.class == Class::Client && waiting.wanted.is_none();
+        let entered = match self.state.refusal(&waiting, now) {
+            Some(spent) => Err(spent),
+            None => Ok(self.state.queue.push(waiting)),
+        };
+        if let Ok(ticket) = entered {
+            self.calls.insert(ticket, told);
+        }
+        while is_awaited && let Some((late, spent)) = self.state.late(now) {
+            self.state.queue.remove(late);
+            self.said.push((self.calls.remove(&late), Err(spent)));
+        }
+        entered
     }
 }
 
@@ -157,12 +135,11 @@ impl Dispatcher {
 
     /// Gives turns, and makes the keeper wake in time; returns the results to send.
     fn turns(self: &Arc<Self>, dispatch: &mut DispatcherState, now: Monotonic) -> Vec<Message> {
-        dispatch.dismiss_taken_over(now);
         while dispatch.said.len() < TURNS_AT_ONCE
-            && let Some(ticket) = dispatch.state.chosen(now)
+            && let Some(chosen) = dispatch.state.chosen(now)
         {
-            let permit = Permit::unused(self, dispatch.state.give(ticket, now));
-            dispatch.said.push((dispatch.calls.remove(&ticket), Ok(permit)));
+            let permit = Permit::unused(self, dispatch.state.give(chosen, now));
+            dispatch.said.push((dispatch.calls.remove(&chosen.1), Ok(permit)));
         }
         if dispatch.is_kept && dispatch.state.queue.len() > 0 {
             let wake = dispatch.state.wake_at(now);
@@ -233,21 +210,12 @@ impl QueuePlace {
     /// A place at the end of the queue; or at the front, with its turn.
     pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
         let (told, call) = oneshot::channel();
-        let ticket = dispatcher.change(|dispatch, now| {
-            let (class, client) = (waiting.class, waiting.client);
-            dispatch.make_room_for(&waiting, now);
-            if dispatch.state.has_no_place(&waiting) {
-                return Err(dispatch.state.gives_up(&waiting, now));
-            }
-            let is_promised = class == Class::Client && waiting.demand.is_none();
-            let ticket = dispatch.state.queue.push(waiting);
-            if is_promised && let Some(spent) = dispatch.promise(ticket, client, now) {
-                return Err(spent);
-            }
-            dispatch.calls.insert(ticket, told);
-            Ok(ticket)
-        })?;
+        let ticket = dispatcher.change(|dispatch, now| dispatch.enter(waiting, told, now))?;
         Ok(Self { dispatcher: dispatcher.clone(), ticket, call, is_left: false })
+    }
+
+    pub(super) const fn ticket(&self) -> u64 {
+        self.ticket
     }
 
     /// Waits for its turn, at most `until`. Fails earlier if a pause begins that ends too late.
@@ -311,50 +279,6 @@ impl Drop for QueuePlace {
                 dispatch.calls.remove(&self.ticket);
                 dispatch.state.queue.remove(self.ticket);
             });
-        }
-    }
-}
-
-impl DispatcherState {
-    /// Judges a client whose shared fetch got no slot as if it asked now. `None`: it would be promised a slot.
-    pub(super) fn judge(&mut self, waiting: Waiting, now: Monotonic) -> Option<Spent> {
-        let is_over = waiting.until.is_some_and(|until| until <= now);
-        let refused = self.state.judge(waiting, now);
-        // It cannot wait any more, so a slot that is free now does not help.
-        refused.or_else(|| is_over.then(Spent::soon))
-    }
-
-    /// A client waits for a background fetch: the fetch takes the client's place in the queue, if that brings a slot in
-    /// time, and leaves the queue when the client's patience ends. `Some`: it does not bring one, and this is what the
-    /// client is told; the fetch keeps its place.
-    pub(super) fn take_over(&mut self, demand: &Demand, waiting: Waiting, now: Monotonic) -> Option<Spent> {
-        // Without a ticket, the fetch has its slot, or another client waits for it.
-        let ticket = self.state.queue.wanted_for(demand)?;
-        if self.state.has_no_place(&waiting) {
-            self.state.count_refusal(now);
-            return Some(self.state.told_of(demand, now));
-        }
-        let before = self.state.queue.remove(ticket)?;
-        let client = waiting.client;
-        self.state.queue.take_over(ticket, waiting);
-        if self.promise(ticket, client, now).is_some() {
-            self.state.queue.put(ticket, before);
-            return Some(self.state.told_of(demand, now));
-        }
-        // It is awaited now: clients that come later join it.
-        demand.sent();
-        None
-    }
-
-    /// Makes room for a read that more households were refused than another one that waits.
-    pub(super) fn make_room_for(&mut self, waiting: &Waiting, now: Monotonic) {
-        let Some(demand) = waiting.demand.as_ref().filter(|demand| demand.is_refused()) else { return };
-        if self.state.queue.wanted() >= MOST_WANTED
-            && let Some((least, votes)) = self.state.queue.least_refused()
-            && votes < demand.votes()
-        {
-            let spent = self.state.spent(Class::Client, now);
-            self.dismiss(least, spent);
         }
     }
 }

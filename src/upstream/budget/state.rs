@@ -1,5 +1,13 @@
 //! The state of the budget, and the next turn by it. Pure: time is an argument.
 //!
+//! Refreshes first, whose slots of the next minute stay free. Then clients, at most three quarters of the window while a
+//! crawl has work: reads that a client waits for, by household, and reads of what clients got stale take turns. Then the
+//! crawl, then background checks, at most a tenth, then details evenly paced.
+//!
+//! *Overload* means that in the last minute more than two reads per slot were refused. Then the slots of clients are given
+//! out evenly over time, not all at once; and what several households were refused goes before other reads of clients, up
+//! to a quarter of the window, although no client waits for it.
+//!
 //! Callers: [`super::dispatch`], which tells those who wait.
 
 use std::collections::VecDeque;
@@ -9,22 +17,40 @@ use std::time::Duration;
 use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
-use super::super::window::{Class, SPAN, Window};
-use super::choice::{ChoiceView, ClientTurn, ProbeKind, choose, choose_probe, client_share, refresh_reserve};
+use super::super::window::{Class, SPAN, Window, pace};
 use super::queue::{Queue, Waiting};
 use super::spare::Spare;
 use super::{End, Spent};
 
 /// The shortest pause after each try on a failing origin: by then its result has been judged.
 const SETTLES: Duration = Duration::from_millis(100);
-/// Every so many stale reads, the one that has waited longest has its turn, so that none waits for ever behind popular
-/// ones.
-const OLDEST_OF: usize = 8;
-/// How many reads with a waiting client there may be, and how many behind a stale answer; and of one household.
-const MOST: usize = 4096;
-const MOST_OF_ONE: usize = 256;
-/// How many reads of what clients were refused there may be.
-pub(super) const MOST_WANTED: usize = 1024;
+/// How many reads that no client waits for may have their turn between two others: a stale answer that becomes fresh serves
+/// more clients.
+const BEHIND_IN_A_ROW: usize = 2;
+/// The most requests of a refresh that finds nothing new.
+const REFRESH: usize = 5;
+/// No budget has more slots.
+const UNLIMITED: usize = usize::MAX / 8;
+
+/// One kind of request, as it gets its turns; in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    Refresh,
+    /// What several households were refused.
+    Refused,
+    /// What no client waits for.
+    Behind,
+    /// What a client waits for.
+    Awaited,
+    Crawl,
+    Background,
+    Details,
+}
+
+impl Lane {
+    const ALL: [Self; 7] =
+        [Self::Refresh, Self::Refused, Self::Behind, Self::Awaited, Self::Crawl, Self::Background, Self::Details];
+}
 
 /// Everything that decides the next turn.
 #[derive(Debug, Default)]
@@ -43,21 +69,21 @@ pub(super) struct BudgetState {
     pub(super) left: Option<Monotonic>,
     pub(super) ended: Option<Monotonic>,
     /// What was sent last.
-    last_probe: Option<ProbeKind>,
-    pub(super) last_detail: Option<Monotonic>,
+    last_lane: Option<Lane>,
+    last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
     /// How often there are refreshes, whose slots stay free; `None`: never.
     pub(super) refreshes: Option<Duration>,
     /// When a client last got its turn.
-    pub(super) last_client: Option<Monotonic>,
-    /// How many stale reads had their turn since the last awaited one, and in all.
-    pub(super) stale_in_a_row: usize,
-    stale_turns: usize,
-    /// Recent turns of reads that clients were refused.
-    wanted_sent: VecDeque<Monotonic>,
+    last_client: Option<Monotonic>,
+    /// How many reads that no client waits for had their turn since the last one that a client waited for.
+    behind_in_a_row: usize,
+    /// Recent turns of what clients were refused.
+    refused_sent: VecDeque<Monotonic>,
+    /// When reads were refused last, as many as make an overload.
+    refusals: VecDeque<Monotonic>,
     /// Requests in bytes that a client chose.
     pub(super) spare: Spare,
-    pub(super) refusals: Refusals,
 }
 
 impl BudgetState {
@@ -67,84 +93,70 @@ impl BudgetState {
 
     /// How many slots there are.
     fn limit(&self) -> usize {
-        self.window.as_ref().map_or(usize::MAX, Window::limit)
+        self.window.as_ref().map_or(UNLIMITED, Window::limit)
     }
 
-    /// How many slots stay free for refreshes.
+    /// How many slots are free.
+    fn free(&mut self, now: Monotonic) -> usize {
+        self.window.as_mut().map_or(UNLIMITED, |window| window.free(now))
+    }
+
+    fn used_by(&mut self, class: Class, now: Monotonic) -> usize {
+        self.window.as_mut().map_or(0, |window| window.used_by(class, now))
+    }
+
+    /// How many slots stay free for refreshes: a slot that somebody else takes is missing to all that begin within a minute.
+    /// At most a quarter of a small budget; always those of the next one, which a command may begin at once.
     pub(super) fn reserve(&mut self, now: Monotonic) -> usize {
-        let Some((window, every)) = self.window.as_mut().zip(self.refreshes) else { return 0 };
-        refresh_reserve(window.limit(), every, window.used_by(Class::Refresh, now))
-    }
-
-    fn pace(&self) -> Duration {
-        Duration::from_secs(60) / u32::try_from(self.limit().max(1)).unwrap_or(u32::MAX)
-    }
-
-    fn detail_due(&self, now: Monotonic) -> bool {
-        self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
-    }
-
-    /// Whether far more is asked for than the budget has: in the last minute, more cache misses were refused than twice
-    /// its limit.
-    pub(super) fn is_overloaded(&mut self, now: Monotonic) -> bool {
-        self.refusals.lately(now) > self.limit().saturating_mul(2)
-    }
-
-    /// How many stale reads may have their turn between two awaited ones. Under overload those who wait are a few of
-    /// many, and a stale answer that becomes fresh serves more clients.
-    pub(super) fn most_stale_in_a_row(&mut self, now: Monotonic) -> usize {
-        if self.is_overloaded(now) { 2 } else { 1 }
-    }
-
-    /// How many refused reads may go now: up to a quarter of the window, less a slot for each client that waits.
-    pub(super) fn wanted_at_once(&mut self, now: Monotonic) -> usize {
-        while self.wanted_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
-            self.wanted_sent.pop_front();
-        }
-        let reserve = self.reserve(now);
-        let Some(window) = &mut self.window else { return self.queue.wanted() };
-        let free = window.free(now).saturating_sub(reserve + self.queue.awaited());
-        let room = share_of_wanted(window.limit()).saturating_sub(self.wanted_sent.len());
-        self.queue.wanted().min(room).min(free)
-    }
-
-    /// When `before` refused reads have had their turn, by their share of the window.
-    pub(super) fn wanted_turn(&self, before: usize, now: Monotonic) -> Monotonic {
-        let share = share_of_wanted(self.limit());
-        let room = share.saturating_sub(self.wanted_sent.len());
-        match before.checked_sub(room) {
-            None => now,
-            Some(place) => self.wanted_sent.get(place).copied().unwrap_or(now).plus(SPAN),
-        }
-    }
-
-    /// The time between other turns of clients under overload: the rest of the window, spread over a minute. Otherwise
-    /// all slots would be used at once.
-    pub(super) fn client_pace(&mut self, now: Monotonic) -> Duration {
+        let Some(every) = self.refreshes else { return 0 };
         let limit = self.limit();
-        let wanted = (self.wanted_sent.len() + self.queue.wanted()).min(share_of_wanted(limit));
-        let rest = limit.saturating_sub(wanted + self.reserve(now)).max(1);
-        Duration::from_secs(60) / u32::try_from(rest).unwrap_or(u32::MAX)
+        let begin = usize::try_from(SPAN.as_nanos().div_ceil(every.as_nanos().max(1))).unwrap_or(limit);
+        let all = begin.saturating_mul(REFRESH).min(limit / 4);
+        all.saturating_sub(self.used_by(Class::Refresh, now)).max(REFRESH.min(limit / 4))
+    }
+
+    /// How many slots clients may have at once.
+    fn client_share(&self) -> usize {
+        let limit = self.limit();
+        if self.crawl_work > 0 { (limit * 3 / 4).max(1) } else { limit }
+    }
+
+    fn detail_due_at(&self) -> Option<Monotonic> {
+        Some(self.last_detail?.plus(self.window.as_ref().map_or(Duration::ZERO, |window| pace(window.limit()))))
+    }
+
+    /// Whether far more is asked for than the budget has.
+    pub(super) fn is_overloaded(&self, now: Monotonic) -> bool {
+        self.refusals.len() > self.limit() * 2 && self.refusals.front().is_some_and(|first| first.plus(SPAN) > now)
+    }
+
+    /// A read is refused. A paused origin is no sign of too many reads.
+    fn count_refusal(&mut self, now: Monotonic) {
+        if self.window.is_some() && self.stopped_until(now).is_none() {
+            self.refusals.push_back(now);
+            let more = self.refusals.len().saturating_sub(self.limit() * 2 + 1);
+            self.refusals.drain(..more);
+        }
+    }
+
+    /// How many turns there were in the last minute of what clients were refused.
+    fn refused_lately(&mut self, now: Monotonic) -> usize {
+        while self.refused_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
+            self.refused_sent.pop_front();
+        }
+        self.refused_sent.len()
+    }
+
+    /// The time between other turns of clients under overload: what is left of the window, spread over a minute.
+    fn client_pace(&mut self, now: Monotonic) -> Duration {
+        let others = self.refused_lately(now) + self.reserve(now);
+        pace(self.limit().saturating_sub(others))
     }
 
     /// When the next client gets its turn, if client reads are spread over time.
-    pub(super) fn client_due_at(&mut self, now: Monotonic) -> Option<Monotonic> {
-        if !self.is_overloaded(now) {
-            return None;
-        }
-        Some(self.last_client?.plus(self.client_pace(now)))
-    }
-
-    fn client_turn(&mut self, now: Monotonic) -> ClientTurn {
-        if self.client_due_at(now).is_some_and(|due| now < due) {
-            ClientTurn::Later
-        } else if self.is_promised_by(now) || self.stale_in_a_row >= self.most_stale_in_a_row(now) {
-            ClientTurn::Awaited
-        } else if self.stale_turns % OLDEST_OF == OLDEST_OF - 1 {
-            ClientTurn::OldestStale
-        } else {
-            ClientTurn::Stale
-        }
+    fn client_due_at(&mut self, now: Monotonic) -> Option<Monotonic> {
+        let last = self.last_client.filter(|_| self.is_overloaded(now))?;
+        Some(last.plus(self.client_pace(now)))
     }
 
     /// Until when nothing is sent, if nothing else happens.
@@ -157,18 +169,29 @@ impl BudgetState {
         pause.max(gently.filter(|until| now < *until))
     }
 
+    /// When the read of a client has its turn, if so many others go before it.
+    fn turn_after(&mut self, before: usize, now: Monotonic) -> Monotonic {
+        let behind = BEHIND_IN_A_ROW * (before + 1) - self.behind_in_a_row.min(BEHIND_IN_A_ROW);
+        let place = before + self.queue.behind().min(behind);
+        let (reserve, share) = (self.reserve(now), self.client_share());
+        let mut slot_after = |place| {
+            self.window.as_mut().map_or(now, |window| {
+                let own = window.free_of_share(Class::Client, share, place, now);
+                window.free_after(place + reserve, now).max(own)
+            })
+        };
+        let (first, slot) = (slot_after(0), slot_after(place));
+        let places = u32::try_from(place).unwrap_or(u32::MAX);
+        // The pace begins with the first of those before it, which needs a slot itself.
+        let paced =
+            self.client_due_at(now).map(|due| due.max(first).plus(self.client_pace(now).saturating_mul(places)));
+        [Some(slot), paced, self.stopped_until(now)].into_iter().flatten().max().unwrap_or(now)
+    }
+
     /// Whether the read of a client would be sent at once.
     pub(super) fn has_room(&mut self, now: Monotonic) -> bool {
         // Under overload every read waits for a turn.
-        if self.stopped_until(now).is_some() || self.is_overloaded(now) {
-            return false;
-        }
-        // Waiting reads get their slots before this one.
-        let (before, crawls, reserve) = (self.queue.clients(), self.crawl_work > 0, self.reserve(now));
-        self.window.as_mut().is_none_or(|window| {
-            let share = client_share(window.limit(), crawls);
-            window.free(now) > before + reserve && window.used_by(Class::Client, now) + before < share
-        })
+        !self.is_overloaded(now) && self.turn_after(self.queue.awaited(), now) <= now
     }
 
     /// Takes a slot that nobody needs now, for a request in bytes that a client of this household chose; else says how long
@@ -176,84 +199,88 @@ impl BudgetState {
     pub(super) fn take_spare(&mut self, household: Option<IpAddr>, now: Monotonic) -> Result<Option<usize>, Duration> {
         const SOON: Duration = Duration::from_secs(1);
         self.spare.may(household, (self.limit() / 10).max(1), now)?;
+        let kept_free = self.queue.len() + self.reserve(now);
         // A request that may fail by its own bytes is no test of whether the origin answers again.
-        if self.gentle.is_some() || !self.has_room(now) {
+        if self.gentle.is_some() || !self.has_room(now) || self.free(now) <= kept_free {
             return Err(SOON);
         }
-        let kept_free = self.queue.len() + self.reserve(now);
-        let slot = match &mut self.window {
-            None => None,
-            Some(window) => {
-                if window.free(now) <= kept_free {
-                    return Err(SOON);
-                }
-                Some(window.take(Class::Client, now).ok_or(SOON)?)
-            }
-        };
         self.spare.sent(household, now);
-        (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
-        if let (Some(ledger), Some(slot)) = (&self.ledger, slot) {
-            ledger.sent(slot);
-        }
-        Ok(slot)
+        Ok(self.take(Class::Client, now))
     }
 
-    /// The next ticket; `None` when none may go.
-    pub(super) fn chosen(&mut self, now: Monotonic) -> Option<u64> {
-        if self.stopped_until(now).is_some() {
+    /// The next request, and its kind; `None` when none may go.
+    pub(super) fn chosen(&mut self, now: Monotonic) -> Option<(Lane, u64)> {
+        if self.stopped_until(now).is_some() || self.free(now) == 0 {
             return None;
         }
-        let (clients, detail_due) = (self.client_turn(now), self.detail_due(now));
-        let wanted = self.wanted_at_once(now) > 0 && !self.is_promised_by(now);
-        let (probes, reserve) = (self.gentle.is_some(), self.reserve(now));
-        let limit = self.window.as_ref().map(Window::limit);
-        if limit.is_none() && !probes {
-            return self.queue.first();
+        let mut lanes = Lane::ALL;
+        if self.gentle.is_some() {
+            // Whoever tests whether a failing origin answers again: all kinds in turns, because one kind may fail although
+            // everything else works.
+            lanes.rotate_left(self.last_lane.map_or(0, |last| (last as usize + 1) % Lane::ALL.len()));
+        } else if self.behind_in_a_row >= BEHIND_IN_A_ROW || self.queue.is_awaited_first() {
+            lanes.swap(Lane::Behind as usize, Lane::Awaited as usize);
         }
-        let mut used = |class| self.window.as_mut().map_or(0, |window| window.used_by(class, now));
-        let (client_used, background_used) = (used(Class::Client), used(Class::Background));
-        let view = ChoiceView {
-            queue: &self.queue,
-            free: self.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
-            limit: limit.unwrap_or(usize::MAX / 3),
-            client_used,
-            reserve,
-            background_used,
-            detail_due,
-            clients,
-            crawl_has_work: self.crawl_work > 0,
-            wanted,
-            now,
-        };
-        if probes { choose_probe(&view, self.last_probe) } else { choose(&view) }
+        lanes.into_iter().find_map(|lane| Some((lane, self.first_of(lane, now)?)))
+    }
+
+    /// The first request of a kind, if one may go.
+    fn first_of(&mut self, lane: Lane, now: Monotonic) -> Option<u64> {
+        let kept_free = if lane == Lane::Refresh { 0 } else { self.reserve(now) };
+        if self.free(now) <= kept_free {
+            return None;
+        }
+        let may_client = |this: &mut Self| this.used_by(Class::Client, now) < this.client_share();
+        let is_due = |this: &mut Self| this.client_due_at(now).is_none_or(|due| due <= now);
+        match lane {
+            Lane::Refresh => self.queue.first_of(Class::Refresh),
+            Lane::Refused
+                if self.is_overloaded(now)
+                    && may_client(self)
+                    && self.refused_lately(now) < (self.limit() / 4).max(1) =>
+            {
+                self.queue.most_wanted(true, now)
+            }
+            Lane::Behind if may_client(self) && is_due(self) => self.queue.most_wanted(false, now),
+            Lane::Awaited if may_client(self) && is_due(self) => self.queue.first_awaited(),
+            Lane::Crawl => self.queue.first_of(Class::Crawl),
+            Lane::Background => {
+                // Before details, or a million of them would keep them waiting for ever.
+                let part = if self.crawl_work > 0 { 20 } else { 10 };
+                let may = self.used_by(Class::Background, now) < (self.limit() / part).max(1);
+                may.then(|| self.queue.first_of(Class::Background)).flatten()
+            }
+            Lane::Details if self.gentle.is_some() || self.detail_due_at().is_none_or(|due| due <= now) => {
+                self.queue.first_of(Class::Details)
+            }
+            _ => None,
+        }
     }
 
     /// Gives the chosen one its turn; returns its slot of the window.
-    pub(super) fn give(&mut self, ticket: u64, now: Monotonic) -> Option<usize> {
+    pub(super) fn give(&mut self, (lane, ticket): (Lane, u64), now: Monotonic) -> Option<usize> {
         let chosen = self.queue.remove(ticket)?;
-        (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
-        self.last_probe = Some(ProbeKind::of(&chosen));
-        match (chosen.class, &chosen.demand) {
-            (Class::Client, Some(demand)) => {
-                demand.sent();
-                if demand.is_refused() {
-                    self.wanted_sent.push_back(now);
-                } else {
-                    (self.stale_in_a_row, self.stale_turns) = (self.stale_in_a_row + 1, self.stale_turns + 1);
-                    self.last_client = Some(now);
-                }
-            }
-            (Class::Client, None) => {
-                (self.stale_in_a_row, self.last_client) = (0, Some(now));
+        self.last_lane = Some(lane);
+        match lane {
+            Lane::Refused => self.refused_sent.push_back(now),
+            Lane::Behind => (self.behind_in_a_row, self.last_client) = (self.behind_in_a_row + 1, Some(now)),
+            Lane::Awaited => {
+                (self.behind_in_a_row, self.last_client) = (0, Some(now));
                 // Without a client, it is nobody's turn.
                 if let Some(client) = chosen.client {
                     self.queue.had_turn(client);
                 }
             }
-            (Class::Details, _) => self.last_detail = Some(now),
+            Lane::Details => self.last_detail = Some(now),
             _ => {}
         }
-        let slot = self.window.as_mut().and_then(|window| window.take(chosen.class, now))?;
+        self.take(chosen.class, now)
+    }
+
+    /// Takes a slot for a request that is about to be sent.
+    fn take(&mut self, class: Class, now: Monotonic) -> Option<usize> {
+        (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
+        let slot = self.window.as_mut()?.take(class, now)?;
         if let Some(ledger) = &self.ledger {
             ledger.sent(slot);
         }
@@ -279,105 +306,71 @@ impl BudgetState {
         }
     }
 
-    /// Whether a request gets no place: as many of its kind wait as may wait, in all or for its household, or its
-    /// patience ends before a pause does. Each kind has its own bounds: reads that nobody waits for must not push out
-    /// those that a client waits for. The mirror's own requests are not bounded, so clients cannot lock them out.
-    pub(super) fn has_no_place(&self, waiting: &Waiting) -> bool {
-        let (awaited, stale) = self.queue.reads_of(waiting.client);
-        let is_full = match &waiting.demand {
-            _ if waiting.class != Class::Client => false,
-            Some(demand) if demand.is_refused() => self.queue.wanted() >= MOST_WANTED,
-            Some(_) => self.queue.stale() >= MOST || stale >= MOST_OF_ONE,
-            None => self.queue.awaited() >= MOST || awaited >= MOST_OF_ONE,
-        };
-        is_full || waiting.until.is_some_and(|until| until < self.paused_until)
+    /// Why a request gets no place in the queue: as many of its kind wait as may wait, its patience ends before a pause
+    /// does, or it is the read of a client and has no turn in time.
+    pub(super) fn refusal(&mut self, waiting: &Waiting, now: Monotonic) -> Option<Spent> {
+        let is_paused = waiting.until.is_some_and(|until| until < self.paused_until);
+        if is_paused || self.queue.is_full_for(waiting) {
+            return Some(self.gives_up(waiting, now));
+        }
+        if waiting.class != Class::Client || waiting.wanted.is_some() {
+            return None;
+        }
+        let at = self.turn_after(self.queue.before(waiting.client), now);
+        let is_late = waiting.until.is_some_and(|until| at > until.max(now));
+        is_late.then(|| self.refused(at, now))
+    }
+
+    /// An awaited read that has no turn in time any more, because another one has come that goes before it, or because there
+    /// are too many requests now. Only the last ones are looked at: where more wait, a slot comes soon.
+    pub(super) fn late(&mut self, now: Monotonic) -> Option<(u64, Spent)> {
+        const LAST: usize = 64;
+        let order = self.queue.awaited_in_turn();
+        for (before, ticket) in order.into_iter().enumerate().rev().take(LAST) {
+            let Some(until) = self.queue.until(ticket) else { continue };
+            let at = self.turn_after(before, now);
+            if at > until.max(now) {
+                return Some((ticket, self.refused(at, now)));
+            }
+        }
+        None
     }
 
     /// A request's patience ends; returns its error.
     pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
-        if waiting.class == Class::Client && waiting.demand.is_none() {
-            self.count_refusal(now);
+        match (waiting.class, &waiting.wanted) {
+            (Class::Client, None) => {
+                let at = self.turn_after(self.queue.before(waiting.client), now);
+                self.refused(at, now)
+            }
+            (class, _) => {
+                let kept_free = if class == Class::Refresh { 0 } else { self.reserve(now) };
+                let slot = self.window.as_mut().map_or(now, |window| window.free_after(kept_free, now));
+                self.told(slot.max(self.paused_until), now)
+            }
         }
-        self.spent(waiting.class, now)
     }
 
-    /// A cache miss is refused.
-    pub(super) fn count_refusal(&mut self, now: Monotonic) {
-        // A paused origin is no sign of too many reads.
-        if self.stopped_until(now).is_none() {
-            self.refusals.note(now);
-        }
+    /// What a client is told whose read would have its turn then.
+    fn refused(&mut self, at: Monotonic, now: Monotonic) -> Spent {
+        self.count_refusal(now);
+        self.told(at, now)
+    }
+
+    fn told(&self, at: Monotonic, now: Monotonic) -> Spent {
+        let retry_after = at.since(now).max(Duration::from_secs(1));
+        Spent { retry_after, paused: now < self.paused_until }
     }
 
     /// When time alone may change something.
     pub(super) fn wake_at(&mut self, now: Monotonic) -> Option<Monotonic> {
-        let gone = self.queue.next_gone();
         if let Some(until) = self.stopped_until(now) {
-            return Some(gone.map_or(until, |gone| gone.min(until)));
+            return Some(until);
         }
         let slot = self.window.as_mut().and_then(|window| window.next_free(now));
-        let detail = self.last_detail.map(|last| last.plus(self.pace())).filter(|due| *due > now);
+        let detail = self.detail_due_at().filter(|due| *due > now);
         let client = self.client_due_at(now).filter(|due| *due > now);
-        [slot, detail, client, gone].into_iter().flatten().min()
-    }
-}
-
-/// How many slots of a window go at once to what clients were refused.
-fn share_of_wanted(limit: usize) -> usize {
-    (limit / 4).max(1)
-}
-
-/// One bucket counts five seconds, all of them a minute.
-const BUCKET: u64 = 5_000_000_000;
-const BUCKETS: u64 = 12;
-
-/// The refusals of the last minute, to five seconds.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Refusals {
-    counts: [usize; BUCKETS as usize],
-    /// The number of the newest bucket since the clock began.
-    newest: u64,
-}
-
-impl Refusals {
-    /// One more.
-    pub(super) fn note(&mut self, now: Monotonic) {
-        self.advance(now);
-        self.counts[(self.newest % BUCKETS) as usize] += 1;
-    }
-
-    /// How many there were in the last minute.
-    pub(super) fn lately(&mut self, now: Monotonic) -> usize {
-        self.advance(now);
-        self.counts.iter().sum()
-    }
-
-    /// Empties the buckets that begin again.
-    fn advance(&mut self, now: Monotonic) {
-        let newest = (now.as_nanos() / BUCKET).max(self.newest);
-        let passed = (newest - self.newest).min(BUCKETS);
-        for bucket in newest - passed..newest {
-            self.counts[((bucket + 1) % BUCKETS) as usize] = 0;
-        }
-        self.newest = newest;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_count_for_a_minute() {
-        let at = Monotonic::from_seconds;
-        let mut refusals = Refusals::default();
-        assert_eq!(refusals.lately(at(1_000)), 0);
-        (0..30).for_each(|second| refusals.note(at(1_000 + second)));
-        assert_eq!(refusals.lately(at(1_030)), 30);
-        assert_eq!(refusals.lately(at(1_054)), 30);
-        assert_eq!(refusals.lately(at(1_070)), 15, "the first fifteen seconds are over");
-        assert_eq!(refusals.lately(at(1_500)), 0);
-        refusals.note(at(1_400));
-        assert_eq!(refusals.lately(at(1_500)), 1, "a clock that seems to go back does no harm");
+        let refused = self.refused_sent.front().map(|at| at.plus(SPAN)).filter(|until| *until > now);
+        [slot, detail, client, refused].into_iter().flatten().min()
     }
 }

@@ -2,107 +2,112 @@
 
 mod clients;
 mod coming_back;
+mod in_time;
 mod joined;
-mod promises;
 mod shares;
 
 use parking_lot::Mutex;
 
-use super::choice::{ChoiceView, ClientTurn, ProbeKind, choose, choose_probe, refresh_reserve};
-use super::queue::Queue;
+use super::state::Lane;
 use super::*;
 
+fn at(seconds: u64) -> Monotonic {
+    Monotonic::from_seconds(seconds)
+}
+
 fn waiting(class: Class, client: Option<u8>) -> Waiting {
-    Waiting { class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None, until: None }
+    Waiting { class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), wanted: None, until: None }
 }
 
-/// The tickets are 1, 2, 3 and so on.
-fn queue<const N: usize>(all: [(Class, Option<u8>); N]) -> Queue {
-    let mut queue = Queue::default();
+/// A budget of 60 of which so many slots are used. The tickets are 1, 2, 3 and so on.
+fn state<const N: usize>(used: &[(Class, usize)], all: [(Class, Option<u8>); N]) -> BudgetState {
+    let mut state = BudgetState::new(Some(Window::new(60)), None, Duration::ZERO, at(0));
+    for (class, many) in used {
+        (0..*many).for_each(|_| assert!(state.window.as_mut().unwrap().take(*class, at(0)).is_some()));
+    }
     for (class, client) in all {
-        queue.push(waiting(class, client));
+        state.queue.push(waiting(class, client));
     }
-    queue
+    state
 }
 
-fn view(queue: &Queue) -> ChoiceView<'_> {
-    ChoiceView {
-        queue,
-        free: 60,
-        limit: 60,
-        client_used: 0,
-        reserve: 5,
-        background_used: 0,
-        detail_due: true,
-        clients: ClientTurn::Stale,
-        crawl_has_work: true,
-        wanted: true,
-        now: Monotonic::from_seconds(0),
-    }
+fn next(state: &mut BudgetState) -> Option<u64> {
+    state.chosen(at(0)).map(|(_, ticket)| ticket)
 }
 
 #[test]
 fn the_order_is_refresh_clients_crawl_then_the_rest() {
-    let mut all = queue([
-        (Class::Background, None),
-        (Class::Details, None),
-        (Class::Crawl, None),
-        (Class::Client, Some(1)),
-        (Class::Refresh, None),
-    ]);
-    assert_eq!(choose(&ChoiceView { free: 0, ..view(&all) }), None);
-    for last in (1..=5).rev() {
-        assert_eq!(choose(&ChoiceView { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
-        all.remove(last);
+    let all =
+        [Class::Background, Class::Details, Class::Crawl, Class::Client, Class::Refresh].map(|class| (class, None));
+    let mut some = state(&[(Class::Background, 3)], all);
+    some.crawl_work = 1;
+    for last in [5, 4, 3, 2] {
+        assert_eq!(next(&mut some), Some(last));
+        some.queue.remove(last);
     }
     // Background checks get a twentieth before details, and more only when nothing else waits.
-    let both = queue([(Class::Background, None), (Class::Details, None)]);
-    assert_eq!(choose(&view(&both)), Some(1));
-    let one = queue([(Class::Background, None)]);
-    assert_eq!(choose(&ChoiceView { background_used: 3, crawl_has_work: false, ..view(&one) }), Some(1));
+    assert_eq!(next(&mut some), None);
+    some.crawl_work = 0;
+    assert_eq!(next(&mut some), Some(1));
+    let mut both = state(&[], [(Class::Background, None), (Class::Details, None)]);
+    both.crawl_work = 1;
+    assert_eq!(next(&mut both), Some(1));
+    assert_eq!(next(&mut state(&[(Class::Client, 60)], all)), None);
 }
 
 #[test]
 fn one_greedy_client_starves_neither_another_client_nor_the_crawl() {
-    let mut all = queue([(Class::Client, Some(1)), (Class::Client, Some(2)), (Class::Crawl, None)]);
-    all.had_turn(IpAddr::from([10, 0, 0, 1]));
-    assert_eq!(choose(&view(&all)), Some(2));
-    assert_eq!(choose(&ChoiceView { client_used: 45, ..view(&all) }), Some(3));
-    let idle = ChoiceView { client_used: 45, crawl_has_work: false, ..view(&all) };
-    assert_eq!(choose(&idle), Some(2));
+    let all = [(Class::Client, Some(1)), (Class::Client, Some(2)), (Class::Crawl, None)];
+    let mut few = state(&[], all);
+    few.queue.had_turn(IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(next(&mut few), Some(2));
+    let mut many = state(&[(Class::Client, 45)], all);
+    assert_eq!(next(&mut many), Some(1));
+    many.crawl_work = 1;
+    assert_eq!(next(&mut many), Some(3));
 }
 
 #[test]
 fn all_others_leave_the_slots_of_the_next_refresh_free() {
-    for (class, client) in
-        [(Class::Client, Some(1)), (Class::Crawl, None), (Class::Details, None), (Class::Background, None)]
-    {
-        let one = queue([(class, client)]);
-        for (free, reserve, expected) in [(5, 5, None), (6, 5, Some(1)), (1, 0, Some(1)), (1, 5, None), (0, 0, None)] {
-            let view = ChoiceView { free, reserve, ..view(&one) };
-            assert_eq!(choose(&view), expected, "{class:?} {free} {reserve}");
-            assert_eq!(choose_probe(&view, None), expected, "{class:?} {free} {reserve}");
+    for class in [Class::Client, Class::Crawl, Class::Details, Class::Background] {
+        for gentle in [None, Some(Duration::from_secs(1))] {
+            let with = |used, all: &[Class]| {
+                let mut state = state(&[(Class::Crawl, used)], []);
+                (state.refreshes, state.gentle) = (Some(Duration::from_secs(210)), gentle);
+                for class in all {
+                    state.queue.push(waiting(*class, None));
+                }
+                state.chosen(at(0))
+            };
+            assert_eq!(with(55, &[class]), None, "{class:?}");
+            assert!(with(54, &[class]).is_some(), "{class:?}");
+            assert_eq!(with(59, &[class, Class::Refresh]), Some((Lane::Refresh, 2)), "a refresh takes them");
         }
-        let both = queue([(class, client), (Class::Refresh, None)]);
-        assert_eq!(choose(&ChoiceView { free: 1, ..view(&both) }), Some(2), "a refresh takes them");
-        assert_eq!(choose_probe(&ChoiceView { free: 1, ..view(&both) }, Some(ProbeKind::Refresh)), Some(2));
     }
-    for (limit, reserve) in [(0, 0), (1, 0), (3, 0), (4, 1), (12, 3), (19, 4), (20, 5), (60, 5), (6_000, 5)] {
-        assert_eq!(refresh_reserve(limit, Duration::from_secs(210), 0), reserve, "{limit}");
+    let reserve = |limit, every, used| {
+        let mut state = BudgetState::new(Some(Window::new(limit)), None, Duration::ZERO, at(0));
+        state.refreshes = Some(Duration::from_secs(every));
+        (0..used).for_each(|_| _ = state.window.as_mut().unwrap().take(Class::Refresh, at(0)));
+        state.reserve(at(0))
+    };
+    for (limit, kept) in [(0, 0), (1, 0), (3, 0), (4, 1), (12, 3), (19, 4), (20, 5), (60, 5), (6_000, 5)] {
+        assert_eq!(reserve(limit, 210, 0), kept, "{limit}");
     }
-    for (limit, every, used, reserve) in
+    for (limit, every, used, kept) in
         [(600, 5, 0, 65), (600, 5, 20, 45), (600, 5, 60, 5), (600, 7, 0, 45), (100, 5, 0, 25), (600, 61, 0, 5)]
     {
-        assert_eq!(refresh_reserve(limit, Duration::from_secs(every), used), reserve, "{limit} {every} {used}");
+        assert_eq!(reserve(limit, every, used), kept, "{limit} {every} {used}");
     }
 }
 
 #[test]
 fn background_takes_a_tenth_and_details_are_paced() {
-    let background = queue([(Class::Background, None)]);
-    assert_eq!(choose(&ChoiceView { background_used: 6, ..view(&background) }), None);
-    let details = queue([(Class::Details, None)]);
-    assert_eq!(choose(&ChoiceView { detail_due: false, ..view(&details) }), None);
+    assert_eq!(next(&mut state(&[(Class::Background, 6)], [(Class::Background, None)])), None);
+    let mut details = state(&[], [(Class::Details, None), (Class::Details, None)]);
+    let first = details.chosen(at(0)).unwrap();
+    details.give(first, at(0));
+    assert_eq!(next(&mut details), None);
+    assert_eq!(details.chosen(at(1)), Some((Lane::Details, 2)));
 }
 
 #[tokio::test]

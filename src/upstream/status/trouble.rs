@@ -117,22 +117,6 @@ impl DetailTrouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiesWait {
     pub until: WallTime,
-    /// The earlier instant that was told first, if it was put off.
-    pub first: Option<WallTime>,
     /// Whether it belongs to a first copy, and is no longer than that takes.
     pub is_expected: bool,
-}
-
-impl CopiesWait {
-    pub(super) fn finding(self) -> Finding {
-        let Self { until, first, .. } = self;
-        let why = first.map_or_else(String::new, |first| {
-            format!(
-                " (not {first}, as before: the origin was asked again meanwhile, and its answers still disagreed or \
-                 showed another change)"
-            )
-        });
-        let text = format!("until {until}{why} caches before the origin may send old copies; then it is asked again");
-        Finding::new(Kind::CopiesWait, text)
-    }
 }

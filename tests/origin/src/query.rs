@@ -123,15 +123,18 @@ impl Query {
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
         let slug = |name: &str| self.folded.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
         // An unknown slug is in no bucket; of several any will do.
-        let buckets = |name: &str, find: &dyn Fn(&str) -> Option<usize>| {
-            let is_several = self.several.contains(&name);
-            slug(name).map(|slugs| parts(slugs, is_several).into_iter().filter_map(find).collect::<Vec<usize>>())
+        let is_part = switches.slugs == Slugs::Part;
+        let buckets = |name: &str, known: &[&str]| {
+            let asked = parts(slug(name)?, self.several.contains(&name));
+            let fits = |known: &str| asked.iter().any(|slug| *slug == known || (is_part && known.contains(slug)));
+            let found = known.iter().enumerate().filter(|(_, known)| fits(known));
+            Some(found.map(|(place, _)| place).collect::<Vec<usize>>())
         };
-        let sport = buckets("sport", &|slug| SPORTS.iter().position(|sport| sport.slug == slug));
-        let state = buckets("state", &|slug| world.map.states.iter().position(|state| state == slug));
+        let sport = buckets("sport", &SPORTS.each_ref().map(|sport| sport.slug));
+        let state = buckets("state", &world.map.states.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
         let city_wins = switches.edges.elsewhere == Elsewhere::CityCounts && self.outside(world).is_some();
         let state = state.filter(|_| !city_wins);
-        let city = buckets("city", &|slug| world.map.cities.iter().position(|city| city.slug == slug));
+        let city = buckets("city", &world.map.cities.iter().map(|city| &*city.slug).collect::<Vec<&str>>());
         let since = self.since.map(|at| (at, switches.since));
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());
         let days = switches.modified == ModifiedStyle::Day;
@@ -180,7 +183,7 @@ pub(super) fn number(text: &str, numbers: Numbers) -> Option<u64> {
 /// A slug as it is compared.
 fn fold(slug: &str, slugs: Slugs) -> String {
     match slugs {
-        Slugs::Exact => slug.to_owned(),
+        Slugs::Exact | Slugs::Part => slug.to_owned(),
         Slugs::Loose => slug.trim().to_lowercase().nfd().filter(|letter| !is_combining_mark(*letter)).collect(),
     }
 }

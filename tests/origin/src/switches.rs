@@ -147,6 +147,8 @@ pub enum Slugs {
     Exact,
     /// Without case, accents and white space around them.
     Loose,
+    /// One that is a part of another fits that one, too, as `LIKE '%...%'` does.
+    Part,
 }
 
 /// Which spellings of `modified_since` are read.

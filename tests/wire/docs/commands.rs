@@ -2,9 +2,9 @@
 //!
 //! Blocks marked `sh` are run, in the order of the page, each by one shell that stops at the first failure. After `sh`:
 //! `server` is a command that keeps running, until the page ends or starts another one on the same machine. `@name`
-//! names the machine: a directory of its own, with the shipped configurations. Bundles are carried to all of them.
+//! names the machine: a directory of its own, with the shipped configurations and `pages.py`. Bundles are carried to all.
 //! Addresses and ids of the examples are replaced by real ones. `needs:jq` names a program that this machine may lack,
-//! and `needs:python3:pandas` a module of one: without it the block is passed over. A block in a comment is run, and
+//! and `needs:python3:duckdb` a module of one: without it the block is passed over. A block in a comment is run, and
 //! not shown: the server of a page for readers who have one. Callers: [`super`].
 
 use std::collections::BTreeMap;
@@ -21,9 +21,13 @@ use crate::harness::{PATIENCE, Process, discover, origin, wait_until};
 
 /// What the examples call the origin, the mirror, its admin listener, and a snapshot.
 const ORIGIN: &str = "https://api.example.org";
-pub(super) const PUBLIC: &str = "127.0.0.1:8080";
+const PUBLIC: &str = "127.0.0.1:8080";
 const ADMIN: &str = "127.0.0.1:9090";
 const SNAPSHOT: &str = "3f9a";
+
+/// The machine of blocks that name none, and its server on a page that starts none.
+const HERE: &str = "here";
+const MIRROR: &str = "grandstand serve --config config/mirror.toml";
 
 /// A block of commands.
 struct Block {
@@ -61,7 +65,7 @@ fn blocks(markdown: &str) -> Vec<Block> {
         let mut marks = marks.split_whitespace();
         if marks.next() == Some("sh") {
             let marks: Vec<&str> = marks.collect();
-            let machine = marks.iter().find_map(|mark| mark.strip_prefix('@')).unwrap_or("here").to_owned();
+            let machine = marks.iter().find_map(|mark| mark.strip_prefix('@')).unwrap_or(HERE).to_owned();
             let is_server = marks.contains(&"server");
             let needs = marks.iter().find_map(|mark| mark.strip_prefix("needs:")).map(str::to_owned);
             blocks.push(Block { line: line + 1, is_server, machine, needs, text: text.join("\n") });
@@ -95,6 +99,7 @@ impl Page {
                 let text = read(&repository("config").join(file)).replace(ORIGIN, &self.origin.url());
                 std::fs::write(config.join(file), text).unwrap();
             }
+            std::fs::copy(repository("docs/programs/pages.py"), machine.join("pages.py")).unwrap();
         }
         for other in std::fs::read_dir(self.dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
             for file in std::fs::read_dir(other).unwrap().map(|entry| entry.unwrap().path()) {
@@ -188,6 +193,10 @@ async fn the_commands_of_the_documentation_work() {
             continue;
         }
         let mut page = Page::new().await;
+        if !blocks.iter().any(|block| block.is_server) {
+            let dir = page.machine(HERE);
+            page.serve(HERE, MIRROR, &dir).await;
+        }
         for block in &blocks {
             if let Some(tool) = block.needs.as_deref().filter(|tool| !is_here(tool)) {
                 eprintln!("{}:{} is NOT run: there is no {tool} here", path.display(), block.line);

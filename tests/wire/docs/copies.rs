@@ -1,4 +1,4 @@
-//! Runs the programs of `docs/copies.md`: each keeps a copy that equals the mirror's data, whatever happens to an answer.
+//! Runs the programs in `docs/programs/`, which `docs/copies.md` names: each keeps a copy that equals the mirror's data, whatever happens to an answer.
 //!
 //! A program whose tools are missing on this machine is passed over. Callers: [`super`].
 
@@ -9,12 +9,12 @@ use http::Method;
 use sample_origin::{Origin, World};
 use serde_json::{Value, json};
 
-use super::commands::{PUBLIC, is_here};
-use super::{read, repository};
+use super::commands::is_here;
+use super::{links, read, repository};
 use crate::harness::postgres::Postgres;
 use crate::harness::{Script, Server, Setup, Upstream, edit, mirrored, wait_until};
 
-/// What a copy has, as lists of id, listing and detail; the last one: id, text and length of the vector.
+/// What a copy has, as lists of id, listing and detail; the last one: id, sorted words of the text and length of the vector.
 const SQLITE: &str = "import sqlite3
 parsed(sqlite3.connect('venues.sqlite').execute('select * from venues order by id').fetchall())";
 const DUCKDB: &str = "import duckdb
@@ -22,7 +22,8 @@ parsed(duckdb.connect('venues.duckdb').execute('select * from venues order by id
 const POSTGRES: &str = "import psycopg
 copies.append(psycopg.connect('dbname=venues').execute('select * from venues order by id').fetchall())";
 const VECTORS: &str = "import duckdb
-copies.append(duckdb.connect('vectors.duckdb').execute('select id, text, len(vector) from venues order by id').fetchall())";
+rows = duckdb.connect('vectors.duckdb').execute('select id, text, len(vector) from venues order by id').fetchall()
+copies.append([[id, sorted(text.split()), size] for id, text, size in rows])";
 /// What these are in.
 const SHOWN: &str = "import json
 copies = []
@@ -30,7 +31,7 @@ def parsed(rows):
     copies.append([[id, json.loads(listing), detail and json.loads(detail)] for id, listing, detail in rows])
 ";
 
-/// A program of the page.
+/// A program that the page names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Program {
     file: &'static str,
@@ -45,18 +46,13 @@ const PROGRAMS: [Program; 4] = [
     Program { file: "vectors_copy.py", modules: &["duckdb", "sklearn"], shows: VECTORS },
 ];
 
-/// The files of the page: the first line of each names it.
-fn files() -> Vec<(String, String)> {
-    let page = read(&repository("docs/copies.md"));
-    let blocks = page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.map(|text| (text.lines().next().unwrap().trim_start_matches("# ").to_owned(), text.to_owned())).collect()
-}
-
-/// A directory with the programs, which ask this address.
-fn aim(dir: &Path, address: &str) {
-    for (name, text) in files() {
-        std::fs::write(dir.join(name), text.replace(PUBLIC, address)).unwrap();
-    }
+/// The files that the page names, in its order.
+fn named() -> Vec<String> {
+    let links = links(&read(&repository("docs/copies.md")));
+    let mut files: Vec<String> =
+        links.iter().filter_map(|link| link.strip_prefix("programs/")).map(str::to_owned).collect();
+    files.dedup();
+    files
 }
 
 /// What the origin has: id, listing and detail. Waits until a server has it durably, and so in its dumps.
@@ -76,6 +72,16 @@ async fn expected(origin: &Origin, server: &Server) -> Vec<[Value; 3]> {
     rows
 }
 
+/// The texts in a value that a vector is made of.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) if !text.contains("://") => vec![text],
+        Value::Array(parts) => parts.iter().flat_map(texts).collect(),
+        Value::Object(parts) => parts.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The programs that this machine can run, in a directory. They end by themselves, on a busy machine after a while.
 struct Copies<'a> {
     programs: &'a [Program],
@@ -84,8 +90,10 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    async fn python(&self, words: &[&str]) -> Output {
+    /// Runs Python with these arguments; programs ask the mirror at this address.
+    async fn python(&self, words: &[&str], mirror: &str) -> Output {
         let mut python = Command::new("python3");
+        python.env("MIRROR", mirror);
         python.args(words).current_dir(self.dir).envs(self.environment.iter().cloned());
         python.env("PYTHONDONTWRITEBYTECODE", "1");
         tokio::task::spawn_blocking(move || python.output().unwrap()).await.unwrap()
@@ -95,22 +103,27 @@ impl Copies<'_> {
     async fn shown(&self) -> Value {
         let shows = self.programs.iter().map(|program| program.shows);
         let script = shows.fold(SHOWN.to_owned(), |script, shows| script + shows + "\n") + "print(json.dumps(copies))";
-        let output = self.python(&["-c", &script]).await;
+        let output = self.python(&["-c", &script], "").await;
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
     }
 
     /// Each program, run once, makes its copy equal to what a server has.
     async fn follow(&self, origin: &Origin, server: &Server) {
         let rows = expected(origin, server).await;
-        aim(self.dir, &server.public.to_string());
+        let mirror = format!("http://{}", server.public);
         for program in self.programs {
-            let output = self.python(&[program.file]).await;
+            let output = self.python(&[program.file], &mirror).await;
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
-        let text = |listing: &Value| {
-            ["name", "sport", "city", "state"].map(|field| listing[field].as_str().unwrap()).join(" ")
+        let words = |listing: &Value, detail: &Value| {
+            let fields = ["name", "sport", "city", "state"].map(|field| &listing[field]);
+            let texts: Vec<&str> = fields.into_iter().chain([detail]).flat_map(texts).collect();
+            let mut words: Vec<String> =
+                texts.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
+            words.sort_unstable();
+            words
         };
-        let vectors = || rows.iter().map(|[id, listing, _]| json!([id, text(listing), 512])).collect();
+        let vectors = || rows.iter().map(|[id, listing, detail]| json!([id, words(listing, detail), 512])).collect();
         let all = self.programs.iter().map(|program| if program.shows == VECTORS { vectors() } else { json!(rows) });
         assert_eq!(self.shown().await, all.collect::<Value>());
     }
@@ -119,9 +132,8 @@ impl Copies<'_> {
     async fn refuse(&self, answer: &Script, why: &str) {
         let answer = answer.clone();
         let upstream = Upstream::start(move |_| answer.clone()).await;
-        aim(self.dir, upstream.url().trim_start_matches("http://"));
         for program in self.programs {
-            let output = self.python(&[program.file]).await;
+            let output = self.python(&[program.file], &upstream.url()).await;
             assert!(!output.status.success(), "{}, {why}: {}", program.file, String::from_utf8_lossy(&output.stdout));
         }
     }
@@ -132,8 +144,11 @@ async fn the_copies_of_the_documentation_stay_current() {
     let postgres = Postgres::start("venues").await;
     let environment: Vec<_> = postgres.iter().flat_map(Postgres::environment).collect();
     let dir = tempfile::tempdir().unwrap();
-    let named: Vec<String> = files().into_iter().map(|(name, _)| name).collect();
+    let named = named();
     assert_eq!(named, ["changes.py", "sqlite_copy.py", "duckdb_copy.py", "postgres_copy.py", "vectors_copy.py"]);
+    for file in &named {
+        std::fs::copy(repository("docs/programs").join(file), dir.path().join(file)).unwrap();
+    }
     let is_possible = |program: &Program| {
         let has = program.modules.iter().all(|module| is_here(&format!("python3:{module}")));
         let is_possible = has && (program.shows != POSTGRES || postgres.is_some());

@@ -114,6 +114,25 @@ async fn a_listing_that_cannot_be_read_stops_no_other() {
     .await;
 }
 
+/// A list that is forwarded is what the origin sent, but for a listing that is no JSON.
+#[tokio::test]
+async fn a_forwarded_list_with_a_listing_that_cannot_be_read_has_the_others() {
+    let origin = origin(130).await;
+    let shield = Setup::shield_of(&origin).start().await;
+    for (tamper, sport, left_out) in
+        [(Tamper::NotANumber, "golf", 1), (Tamper::BadUtf8, "tennis", 1), (Tamper::NoId, "baseball", 0)]
+    {
+        let target = format!("{LIST}?sport={sport}&per_page=100");
+        let whole = origin.expected(&target).1["items"].as_array().unwrap().len();
+        assert!(whole > 1, "{sport}");
+        origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, Fault::Tampered(tamper))]);
+        let page = shield.ok(&target).await.json();
+        origin.set(|switches| switches.faults.clear());
+        assert_eq!(page["items"].as_array().unwrap().len(), whole - left_out, "{tamper:?}: {page}");
+        assert_eq!(page["total"], whole, "{tamper:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_word_that_is_no_content_coding_means_none() {
     for word in ["UTF-8", "none"] {

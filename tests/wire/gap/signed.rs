@@ -219,7 +219,7 @@ async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once()
         ("FIFO", "a FIFO", "a FIFO"),
         ("device", "a device", "a device"),
         ("directory", "a directory", "a directory"),
-        ("huge", "bundle.max_size", "too long"),
+        ("huge", "a bundle may have", "too long"),
     ] {
         let (bundle, copy) = (format!("{odd}.gsb"), format!("{odd}-signed.gsb"));
         put_odd(&desk.path(&bundle), odd);

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
+use tokio::task::JoinSet;
 
 use super::within::Lines;
 use crate::client::Reply;
@@ -36,8 +37,10 @@ impl std::fmt::Debug for InMemory {
 
 impl InMemory {
     /// Starts it with these values of `--set`; its clock shows `now`, in milliseconds since 1970.
-    pub fn start(sets: &[String], now: i64, pipe: Option<Pipe>) -> Self {
-        let config = Config::load(None, std::iter::empty(), sets).unwrap_or_else(|errors| panic!("{errors}")).config;
+    pub fn start(sets: &[String], adjust: fn(&mut Config), now: i64, pipe: Option<Pipe>) -> Self {
+        let loaded = Config::load(None, std::iter::empty(), sets).unwrap_or_else(|errors| panic!("{errors}"));
+        let mut config = loaded.config;
+        adjust(&mut config);
         let (clock, hand) = Clock::of_runtime(WallTime::from_millis(now));
         let host = HeaderValue::try_from(config.public_url.as_str().split('/').nth(2).unwrap()).unwrap();
         let said = Arc::<Mutex<String>>::default();
@@ -72,12 +75,18 @@ impl InMemory {
     }
 
     pub async fn send(&self, method: Method, target: &str, headers: HeaderMap) -> Reply {
+        self.attempt(method, target, headers).await.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same of what may break off.
+    pub async fn attempt(&self, method: Method, target: &str, headers: HeaderMap) -> Result<Reply, String> {
         ask(self.connect(), method, target, self.host.clone(), headers).await
     }
 
     pub async fn admin(&self, method: Method, target: &str) -> Reply {
         let host = HeaderValue::from_static("localhost");
-        ask(self.running().connect_admin(), method, target, host, HeaderMap::new()).await
+        let answer = ask(self.running().connect_admin(), method, target, host, HeaderMap::new()).await;
+        answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Ends it anywhere, as a kill would; what had arrived is durable.
@@ -91,15 +100,22 @@ impl InMemory {
 }
 
 /// One request over a connection of its own.
-async fn ask(pipe: DuplexStream, method: Method, target: &str, host: HeaderValue, headers: HeaderMap) -> Reply {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(pipe)).await.unwrap();
-    let connection = tokio::spawn(connection);
+async fn ask(
+    pipe: DuplexStream,
+    method: Method,
+    target: &str,
+    host: HeaderValue,
+    headers: HeaderMap,
+) -> Result<Reply, String> {
+    let failed = |error: hyper::Error| format!("{target}: {error:?}");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(pipe)).await.map_err(failed)?;
+    // It ends with this request, also when nobody waits for the answer any more.
+    let mut running = JoinSet::new();
+    running.spawn(connection);
     let mut request = Request::builder().method(method).uri(target).body(Full::<Bytes>::default()).unwrap();
     *request.headers_mut() = headers;
     request.headers_mut().entry(HOST).or_insert(host);
-    let response = sender.send_request(request).await.unwrap_or_else(|error| panic!("{target}: {error:?}"));
-    let (parts, body) = response.into_parts();
-    let body = body.collect().await.unwrap_or_else(|error| panic!("{target}: {error:?}")).to_bytes();
-    connection.abort();
-    Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+    let (parts, body) = sender.send_request(request).await.map_err(failed)?.into_parts();
+    let body = body.collect().await.map_err(failed)?.to_bytes();
+    Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
 }

@@ -1,17 +1,18 @@
 //! An origin that answers as a test scripts it: any status, field, body, pause or end of a connection.
 //!
 //! It knows nothing of the API; where the real data matters use [`sample_origin`]. Plain HTTP/1.1, keep-alive,
-//! over real sockets. Callers: tests of the caching reverse proxy.
+//! over real sockets, or over pipes in memory. Callers: tests of the caching reverse proxy.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use grandstand::upstream::connector::Pipe;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, duplex};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -31,7 +32,6 @@ pub struct Seen {
     pub body: Bytes,
     /// On which connection, counted from 1.
     pub connection: usize,
-    pub at: Instant,
 }
 
 impl Seen {
@@ -60,7 +60,6 @@ pub struct Script {
     /// Head and later pieces each take a permit from it before they leave.
     head_gate: Option<Arc<Semaphore>>,
     piece_gate: Option<Arc<Semaphore>>,
-    resets: bool,
 }
 
 impl Script {
@@ -98,11 +97,6 @@ impl Script {
     pub fn then_held_by(mut self, gate: &Arc<Semaphore>, piece: impl Into<Bytes>) -> Self {
         self.piece_gate = Some(gate.clone());
         self.then(Duration::ZERO, piece)
-    }
-
-    /// No answer: the connection is reset.
-    pub fn reset() -> Self {
-        Self { resets: true, ..Self::default() }
     }
 
     /// No answer, ever.
@@ -293,12 +287,15 @@ fn accept(
 ) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let mut connection = 0;
-        while let Ok((stream, _)) = listener.accept().await {
+        while let Ok((mut stream, _)) = listener.accept().await {
             // Heads and pieces are written one by one: each leaves at once.
             stream.set_nodelay(true).unwrap();
             connection += 1;
             counters.connections.fetch_add(1, Ordering::SeqCst);
-            let serving = tokio::spawn(serve(stream, connection, seen.clone(), answer.clone(), counters.clone()));
+            let (seen, answer, counters) = (seen.clone(), answer.clone(), counters.clone());
+            let serving = tokio::spawn(async move {
+                while serve(&mut stream, connection, &seen, &answer, &counters).await == Some(false) {}
+            });
             let mut open = open.lock();
             open.retain(|connection| !connection.is_finished());
             open.push(serving.abort_handle());
@@ -306,53 +303,59 @@ fn accept(
     })
 }
 
-/// One connection to its end.
-async fn serve(
-    mut stream: TcpStream,
-    connection: usize,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    answer: Arc<Mutex<Arc<Answer>>>,
-    counters: Arc<Counters>,
-) -> Option<()> {
-    let mut buffer = Vec::new();
-    loop {
-        let request = read(&mut stream, &mut buffer, connection).await?;
-        let request = {
-            let mut seen = seen.lock();
-            let nth = seen.iter().filter(|earlier| earlier.target == request.target).count() + 1;
-            let request = Seen { number: seen.len() + 1, nth, ..request };
-            seen.push(request.clone());
-            request
-        };
-        let answer = answer.lock().clone();
-        let script = answer(&request);
-        tokio::time::sleep(script.delay).await;
-        if script.resets {
-            stream.set_zero_linger().unwrap();
-        }
-        if script.hangs_up || script.resets {
-            return None;
-        }
-        let bodyless = request.method == "HEAD" || matches!(script.status, 204 | 304);
-        if let Some(gate) = &script.head_gate {
-            gate.acquire().await.ok()?.forget();
-        }
-        if write(&mut stream, &script, bodyless, &counters).await.is_err() {
-            counters.broken.fetch_add(1, Ordering::SeqCst);
-            return None;
-        }
-        if script.announced.is_some() || script.raw.is_some() {
-            return None;
-        }
-    }
+/// Connections in memory to an origin that takes one request on each.
+pub fn pipe(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> Pipe {
+    let seen = Arc::<Mutex<Vec<Seen>>>::default();
+    let answer: Arc<Mutex<Arc<Answer>>> = Arc::new(Mutex::new(Arc::new(answer)));
+    Arc::new(move || {
+        let (ours, mut theirs) = duplex(64 << 10);
+        let (seen, answer) = (seen.clone(), answer.clone());
+        tokio::spawn(async move { serve(&mut theirs, 1, &seen, &answer, &Counters::default()).await });
+        ours
+    })
 }
 
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -> Option<Seen> {
+/// One request; whether the connection ends after its answer, and `None` if the client has gone.
+async fn serve(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    connection: usize,
+    seen: &Mutex<Vec<Seen>>,
+    answer: &Mutex<Arc<Answer>>,
+    counters: &Counters,
+) -> Option<bool> {
+    let request = read(stream, connection).await?;
+    let request = {
+        let mut seen = seen.lock();
+        let nth = seen.iter().filter(|earlier| earlier.target == request.target).count() + 1;
+        let request = Seen { number: seen.len() + 1, nth, ..request };
+        seen.push(request.clone());
+        request
+    };
+    let answer = answer.lock().clone();
+    let script = answer(&request);
+    tokio::time::sleep(script.delay).await;
+    if script.hangs_up {
+        return Some(true);
+    }
+    let bodyless = request.method == "HEAD" || matches!(script.status, 204 | 304);
+    if let Some(gate) = &script.head_gate {
+        gate.acquire().await.ok()?.forget();
+    }
+    if write(stream, &script, bodyless, counters).await.is_err() {
+        counters.broken.fetch_add(1, Ordering::SeqCst);
+        return None;
+    }
+    Some(script.announced.is_some() || script.raw.is_some())
+}
+
+/// A request; nobody sends a second one before its answer.
+async fn read(stream: &mut (impl AsyncRead + Unpin), connection: usize) -> Option<Seen> {
+    let mut buffer = Vec::new();
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
             break end + 4;
         }
-        if stream.read_buf(buffer).await.ok()? == 0 {
+        if stream.read_buf(&mut buffer).await.ok()? == 0 {
             return None;
         }
     };
@@ -370,16 +373,20 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -
     }
     let length = headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse::<usize>().unwrap());
     while buffer.len() < end + length {
-        if stream.read_buf(buffer).await.ok()? == 0 {
+        if stream.read_buf(&mut buffer).await.ok()? == 0 {
             return None;
         }
     }
     let body = Bytes::from(buffer[end..end + length].to_vec());
-    buffer.drain(..end + length);
-    Some(Seen { number: 0, nth: 0, method, target, headers, head, body, connection, at: Instant::now() })
+    Some(Seen { number: 0, nth: 0, method, target, headers, head, body, connection })
 }
 
-async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool, counters: &Counters) -> std::io::Result<()> {
+async fn write(
+    stream: &mut (impl AsyncWrite + Unpin),
+    script: &Script,
+    bodyless: bool,
+    counters: &Counters,
+) -> std::io::Result<()> {
     if let Some(raw) = &script.raw {
         stream.write_all(raw).await?;
         return stream.flush().await;
@@ -422,7 +429,7 @@ async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool, counters
     stream.flush().await
 }
 
-async fn write_piece(stream: &mut TcpStream, chunked: bool, piece: &[u8]) -> std::io::Result<()> {
+async fn write_piece(stream: &mut (impl AsyncWrite + Unpin), chunked: bool, piece: &[u8]) -> std::io::Result<()> {
     if !chunked {
         return stream.write_all(piece).await;
     }

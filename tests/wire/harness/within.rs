@@ -68,7 +68,7 @@ fn log_panics() {
 impl Within {
     /// Starts `grandstand serve` with these arguments; returns it with its configuration and addresses, or `None` in their
     /// place if it ended before it listened.
-    pub async fn start(arguments: Vec<String>) -> (Self, Option<Config>) {
+    pub async fn start(arguments: Vec<String>, adjust: fn(&mut Config)) -> (Self, Option<Config>) {
         log_panics();
         let (orders, mut ordered) = mpsc::unbounded_channel();
         let (tell, listens) = oneshot::channel();
@@ -81,7 +81,7 @@ impl Within {
             };
             let log = lines.clone();
             let lines_of = move || Box::new(Lines(log.clone())) as Box<dyn Write + Send>;
-            let ended = grandstand::serve_within(&arguments, Arc::new(lines_of), orders);
+            let ended = grandstand::serve_within(&arguments, adjust, Arc::new(lines_of), orders);
             if let Err(why) = &ended {
                 writeln!(Lines(lines), "grandstand: {why}").unwrap();
             }

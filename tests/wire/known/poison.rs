@@ -10,7 +10,6 @@ use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use proptest::{collection, option, prop_oneof, sample};
 
-use super::requests::{canonical, unsigned};
 use super::{Use, in_both};
 use crate::client::raw;
 use crate::harness::{Script, Upstream};
@@ -159,6 +158,25 @@ fn spellings() -> impl proptest::strategy::Strategy<Value = Spelled> {
             request.push_str("Connection: close\r\n\r\n");
             Spelled { request, asks: other.map_or_else(|| asked(&meaning), str::to_owned) }
         },
+    )
+}
+
+/// A head without the name of the server that asks, which it has in it once each.
+fn unsigned(head: &str) -> String {
+    let (names, rest): (Vec<&str>, Vec<&str>) =
+        head.split_inclusive("\r\n").partition(|line| line.starts_with("via: ") || line.starts_with("cdn-loop: "));
+    assert!(names.len() == 2 && names.iter().all(|line| line.matches("grandstand-").count() == 1), "{head}");
+    rest.concat()
+}
+
+/// The head of the canonical request for a target.
+fn canonical(upstream: &Upstream, target: &str) -> String {
+    let host = upstream.url();
+    let host = host.strip_prefix("http://").unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "GET {target} HTTP/1.1\r\naccept: application/json\r\n\
+         user-agent: grandstand/{version}\r\naccept-encoding: zstd,gzip,br\r\nhost: {host}\r\n\r\n"
     )
 }
 

@@ -1,46 +1,13 @@
-//! The origin's refusals, in its own words; links, dates and bounds of read-through answers.
+//! Links of read-through lists, bounds of heads, and how fetches are counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
-use super::{answer, in_both, nothing};
-use crate::harness::{PUBLIC, Script, Setup, Upstream, origin, quickest, wait_until};
+use crate::harness::{PUBLIC, Script, Setup, Upstream, origin, wait_until};
 
 const LIST: &str = "/api/listings.json";
-
-#[tokio::test]
-async fn a_refusal_is_the_origins_and_remembered_for_a_minute() {
-    in_both(async |uses| {
-        let upstream = Upstream::start(|seen| {
-            let status = seen.target.strip_prefix("/api/listings.json?sport=s").and_then(|status| status.parse().ok());
-            let words = |status: u16| Script::new(status, format!(r#"{{"error":"no such thing as {status}"}}"#));
-            status.map_or_else(nothing, |status| words(status).with("content-type", "application/json"))
-        })
-        .await;
-        let server = uses.start(&upstream).await;
-        for status in [400, 404, 410, 422, 451] {
-            let target = format!("{LIST}?sport=s{status}");
-            let replies = join_all((0..20).map(|_| server.get(&target))).await;
-            for reply in &replies {
-                assert_eq!(reply.status, status, "{uses:?}: {reply:?}");
-                assert_eq!(reply.json()["error"], format!("no such thing as {status}"));
-                assert_eq!(reply.the("cache-control"), "public, max-age=60");
-                assert_eq!(reply.the("access-control-allow-origin"), "*");
-            }
-            assert!(server.get(&target).await.the("cache-status").contains("hit"), "{status}");
-            assert_eq!(upstream.count_of(&target), 1, "{uses:?} {status}");
-        }
-        // These are not about the question.
-        for status in [401, 403, 408, 421, 425] {
-            let reply = server.get(&format!("{LIST}?sport=s{status}")).await;
-            assert!(matches!(reply.status, 502 | 503), "{status}: {reply:?}");
-        }
-    })
-    .await;
-}
 
 #[tokio::test]
 async fn a_list_that_is_read_through_links_to_its_neighbours() {
@@ -65,55 +32,6 @@ async fn a_list_that_is_read_through_links_to_its_neighbours() {
         let link = server.ok(target).await.header("link");
         assert!(link.is_none_or(|link| link.contains("license") && !link.contains("first")), "{target}");
     }
-}
-
-#[tokio::test]
-async fn a_date_that_still_holds_gets_304() {
-    in_both(async |uses| {
-        let upstream = Upstream::start(|seen| match super::case_of(seen) {
-            None => nothing(),
-            Some(case) => {
-                answer(case, &[("last-modified", "Fri, 20 Nov 2020 12:00:00 GMT"), ("cache-control", "max-age=60")])
-            }
-        })
-        .await;
-        let server = uses.start(&upstream).await;
-        for case in 0..2 {
-            let target = super::target(case);
-            assert_eq!(server.ok(&target).await.header("etag"), None);
-            for (since, status) in [
-                ("Fri, 20 Nov 2020 12:00:00 GMT", 304),
-                ("Sat, 21 Nov 2020 12:00:00 GMT", 304),
-                ("Thu, 19 Nov 2020 12:00:00 GMT", 200),
-                ("yesterday", 200),
-            ] {
-                let reply = server.get_with(&target, &[("if-modified-since", since)]).await;
-                assert_eq!(reply.status, status, "{since}: {reply:?}");
-            }
-            assert_eq!(upstream.count_of(&target), 1);
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn who_could_be_served_something_stale_waits_two_seconds_for_an_origin_that_hangs() {
-    in_both(async |uses| {
-        let upstream = Upstream::start(|seen| match super::case_of(seen) {
-            None => nothing(),
-            Some(case) if seen.nth == 1 => answer(case, &[("cache-control", "max-age=1")]),
-            Some(_) => Script::hang(),
-        })
-        .await;
-        let server = uses.start(&upstream).await;
-        let target = super::target(0);
-        let first = server.ok(&target).await;
-        wait_until("it is stale", || async { server.ok(&target).await.the("cache-status").contains("stale") }).await;
-        // The origin has ten seconds.
-        let waited = quickest(async || assert_eq!(server.ok(&target).await.body, first.body)).await;
-        assert!(waited < Duration::from_secs(4), "{waited:?}");
-    })
-    .await;
 }
 
 #[tokio::test]

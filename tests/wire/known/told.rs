@@ -1,10 +1,8 @@
 //! How an answer was made, in the same words everywhere: `Cache-Status`, `/metrics` and the access log.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use tokio::sync::Semaphore;
 
 use super::{Fields, answer, case_of, in_both, nothing, pass, started, target, with};
 use crate::client::Reply;
@@ -87,30 +85,6 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
         assert!(reply.age().unwrap() >= 1);
         let private = super::target(4);
         told(&server, &private, &[], "uri-miss", "grandstand; fwd=uri-miss; fwd-status=200").await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn of_those_who_share_a_request_one_is_told_that_it_asked() {
-    in_both(async |uses| {
-        let gate = Arc::new(Semaphore::new(0));
-        let held = gate.clone();
-        let upstream = Upstream::start(move |seen| match case_of(seen) {
-            None => nothing(),
-            Some(_) => answer(1, &[]).held_by(&held),
-        })
-        .await;
-        let server = uses.start(&upstream).await;
-        let target = target(0);
-        let clients = (0..10).map(|_| (target.clone(), vec![]));
-        let replies = server.together(clients, || gate.add_permits(1)).await;
-        let mut said: Vec<_> = replies.iter().map(|reply| reply.the("cache-status")).collect();
-        said.sort();
-        assert_eq!(said[0], "grandstand; fwd=uri-miss; fwd-status=200; stored");
-        let shared = "grandstand; fwd=uri-miss; fwd-status=200; stored; collapsed";
-        assert!(said[1..].iter().all(|said| said == shared), "{uses:?} {said:?}");
-        wait_until("all are counted", || async { counted(&server, "uri-miss", 200).await == 10 }).await;
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! The table of alarms: their rules for Prometheus, their rows on the page for operators, and series that raise them.
 //!
-//! `config/prometheus/grandstand.rules.yml` and the table in `docs/operate.md` are made of it:
+//! `config/prometheus/grandstand.rules.yml` and the table in `docs/metrics.md` are made of it:
 //! `GRANDSTAND_GOLDEN=write cargo test --locked --test wire alarms`. Callers: [`super`].
 
 /// An alarm.
@@ -248,7 +248,7 @@ pub const ALARMS: &[Alarm] = &[
     alarm(
         ("RollbackForgotten", "info"),
         ("grandstand_rolled_back == 1", 24 * 60),
-        ("has been rolled back for a day", "`grandstand snapshot release` publishes the newest snapshot."),
+        ("has been rolled back for a day", "`grandstand snapshot release` makes the newest snapshot current."),
         &[("grandstand_rolled_back", "1", "0")],
     ),
     alarm(

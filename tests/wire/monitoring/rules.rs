@@ -13,7 +13,7 @@ use super::alarms::{ALARMS, Alarm};
 use super::{check_query, labels, of_sample, promtool, repository};
 
 const RULES: &str = "config/prometheus/grandstand.rules.yml";
-const PAGE: &str = "docs/operate.md";
+const PAGE: &str = "docs/metrics.md";
 
 /// The head of the rules.
 const HEAD: &str = "\
@@ -24,7 +24,7 @@ const HEAD: &str = "\
 #     - job_name: grandstand
 #       static_configs: [{targets: [\"127.0.0.1:9090\"]}]
 #
-# docs/operate.md says what to look at first.
+# docs/metrics.md says what to look at first.
 groups:
   - name: grandstand
     rules:

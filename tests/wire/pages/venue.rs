@@ -61,6 +61,20 @@ async fn a_venue_has_a_page_with_all_that_the_origin_says_of_it() {
         let alternate =
             format!("<link rel=\"alternate\" type=\"application/json\" href=\"../api/listings/{id}.json\">");
         assert!(text.contains(&alternate), "{text}");
+        let canonical = format!("<link rel=\"canonical\" href=\"{}\">", escaped(summary["url"].as_str().unwrap()));
+        assert!(text.contains(&canonical), "{text}");
+        let title = escaped(summary["name"].as_str().unwrap_or_default().trim());
+        assert!(text.contains(&format!("<meta property=\"og:title\" content=\"{title}\">")), "{text}");
+        assert!(
+            text.contains(&format!("<meta property=\"og:url\" content=\"http://mirror.test/venues/{id}\">")),
+            "{text}"
+        );
+        assert_eq!(text.matches("name=\"description\"").count(), 1, "{text}");
+        let sport = format!("../explore?sport={}", summary["sport"].as_str().unwrap());
+        assert!(links.contains(&sport), "{sport} is not in {links:?}");
+        for kind in ["state", "city"] {
+            assert!(links.iter().any(|link| link.starts_with(&format!("../explore?{kind}="))), "{kind}: {links:?}");
+        }
         let data = linked_data(text);
         assert_eq!((&data["@type"], &data["name"]), (&"SportsActivityLocation".into(), &summary["name"]));
         assert_eq!(data["address"]["addressLocality"], summary["city"]);
@@ -198,10 +212,11 @@ async fn no_markup_and_no_address_of_the_data_does_anything_on_a_page() {
         let (target, is_embedded) = (&*target, target.starts_with("/embed"));
         let reply = page(&server, target).await;
         let text = reply.text();
-        // Scripts of ours, and on pages of venues the words of schema.org.
-        let scripts =
-            [("/embed", 0), ("/explore", 3), ("/venues/", 2)].into_iter().find(|(path, _)| target.starts_with(path));
-        assert_eq!(Some(text.matches("<script").count()), scripts.map(|(_, scripts)| scripts), "{target}: {text}");
+        // Scripts of ours, on pages of venues the words of schema.org, and two scripts for a map.
+        let scripts = [("/embed", 0), ("/explore", 3), ("/venues/", 2)];
+        let (_, scripts) = scripts.into_iter().find(|(path, _)| target.starts_with(path)).unwrap();
+        let of_map = 2 * text.matches("id=\"map\"").count();
+        assert_eq!(text.matches("<script").count(), scripts + of_map, "{target}: {text}");
         assert!(!text.contains("<!--"), "{target}: {text}");
         assert_eq!(text.matches("<img").count(), usize::from(!is_embedded), "{target}: only the mark");
         for link in values(text, "href").iter().chain(&values(text, "src")) {
@@ -217,9 +232,13 @@ async fn no_markup_and_no_address_of_the_data_does_anything_on_a_page() {
         }
     }
     let text = page(&server, "/venues/1").await.text().to_owned();
-    for words in ["tel:+15550109999", "https://pictures.example/1.jpg", "https://good.example/", "1e3", "none"] {
+    for words in ["tel:+15550109999", "https://pictures.example/1.jpg", "https://good.example/", "1e3"] {
         assert!(text.contains(words), "{words} is not in {text}");
     }
+    assert!(
+        !text.contains(">none<") && !text.contains("<dt>nothing</dt>"),
+        "fields that say nothing are left out: {text}"
+    );
     assert!(text.contains("the JSON has all of it"), "5000 values are not shown");
     assert!(text.len() < 400_000, "{} bytes", text.len());
 }

@@ -6,35 +6,9 @@ use std::time::Duration;
 use http::Method;
 use tokio::sync::Semaphore;
 
-use super::{PATH, Wire, asked, kept, shield};
+use super::{PATH, Wire, kept, shield};
 use crate::client::{http2_client, on_the_wire, raw};
 use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, wait_until};
-
-#[tokio::test]
-async fn path_and_raw_query_reach_the_origin_byte_for_byte() {
-    let (origin, server) = shield(|_| kept("x")).await;
-    for target in [
-        "/api/x",
-        "/api/x?",
-        "/api/x?b=2&a=1&a=1&&c",
-        "/api/x?q=%7e+%7E&r=a/b?c",
-        "/api/%7Euser/%c3%A9",
-        "/api/x;v=1,2:3@4!$&'()*",
-        "/api/trailing/",
-    ] {
-        origin.forget();
-        let reply = server.raw_get(target).await;
-        assert_eq!((reply.status, reply.text()), (200, "x"), "{target}");
-        assert_eq!(origin.seen()[0].target, target);
-        server.raw_get(target).await;
-        assert_eq!(origin.count(), 1, "{target} is kept");
-    }
-    for target in ["/api/a%2Fb", "/api/../x", "/api//x", "/api/%zz", "/api/x%00"] {
-        origin.forget();
-        server.raw_get(target).await.assert_problem(400, &[]);
-        assert_eq!(origin.count(), 0, "{target}");
-    }
-}
 
 #[tokio::test]
 async fn a_fragment_in_a_target_is_no_other_resource() {
@@ -75,37 +49,6 @@ async fn the_first_byte_reaches_the_client_while_the_origin_still_sends() {
     assert_eq!(origin.count(), 2);
     assert_eq!(server.ok("/api/kept").await.text(), "first second");
     assert_eq!(origin.count(), 2);
-}
-
-#[tokio::test]
-async fn a_request_after_the_head_of_an_answer_that_needs_revalidation_reaches_the_origin() {
-    let gate = Arc::new(Semaphore::new(0));
-    let (origin, server) = shield({
-        let gate = gate.clone();
-        move |seen| {
-            let answer = Script::new(200, format!("first {} ", seen.nth)).with("ETag", "\"same\"");
-            let answer = match seen.target.rsplit_once('?') {
-                Some((_, control)) => answer.with("Cache-Control", control),
-                None => answer,
-            };
-            answer.then_held_by(&gate, "second")
-        }
-    })
-    .await;
-    for target in ["/api/x?max-age=0", "/api/x?no-cache", "/api/x?max-age=0,must-revalidate", "/api/tag"] {
-        let before = origin.count();
-        let mut early = Wire::get(server.public, target).await;
-        early.until("first 1 ").await;
-        let mut late = Wire::get(server.public, target).await;
-        let head = late.until("first 2 ").await;
-        assert!(!head.contains("collapsed"), "{target}: {head}");
-        gate.add_permits(2);
-        for wire in [early, late] {
-            let all = wire.rest().await;
-            assert!(all.contains("second") && all.ends_with("0\r\n\r\n"), "{target}: {all}");
-        }
-        assert_eq!(origin.count(), before + 2, "{target}");
-    }
 }
 
 #[tokio::test]
@@ -165,17 +108,6 @@ async fn framing_is_right_for_every_kind_of_answer_and_client() {
         }
     }
     assert!(origin.seen().iter().all(|seen| seen.body.is_empty()));
-}
-
-#[tokio::test]
-async fn a_head_that_nothing_is_kept_for_goes_to_the_origin_as_head() {
-    let (origin, server) = shield(|_| kept("seven!!")).await;
-    let head = server.head(PATH).await;
-    assert_eq!((head.status, head.the("content-length").as_str()), (200, "7"));
-    assert_eq!(origin.seen()[0].method, "HEAD");
-    assert_eq!(server.ok(PATH).await.text(), "seven!!", "an answer to HEAD is not kept as one to GET");
-    server.head(PATH).await;
-    assert_eq!(origin.count(), 2, "now it is");
 }
 
 /// The memory that the server has in use, in bytes.
@@ -292,23 +224,6 @@ async fn a_client_that_leaves_takes_only_what_is_not_kept_with_it() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_the_head_takes_nobody_with_it() {
-    let gate = Arc::new(Semaphore::new(0));
-    let (origin, server) = shield({
-        let gate = gate.clone();
-        move |_| kept("here").held_by(&gate)
-    })
-    .await;
-    let leaving = Wire::get(server.public, PATH).await;
-    asked(&origin, 1).await;
-    let staying = Wire::get(server.public, PATH).await;
-    drop(leaving);
-    gate.add_permits(1);
-    assert!(staying.rest().await.ends_with("here"));
-    assert_eq!(origin.count(), 1);
-}
-
-#[tokio::test]
 async fn who_has_read_all_of_an_answer_finds_it_kept() {
     let (_origin, server) = shield(|seen| {
         let answer = kept("first ");
@@ -361,42 +276,6 @@ async fn a_body_that_breaks_off_is_never_kept_and_everybody_sees_it_break() {
 }
 
 #[tokio::test]
-async fn a_good_entry_survives_an_answer_that_breaks_off() {
-    let (origin, server) =
-        shield(|_| Script::new(200, "good").with("Cache-Control", "max-age=0").with("ETag", "\"a\"")).await;
-    assert_eq!(server.ok(PATH).await.text(), "good");
-    origin.answers(|_| Script::new(200, "bad").with("Cache-Control", "max-age=0").announced(100));
-    server.raw_get(PATH).await;
-    origin.close();
-    origin.answers(|_| Script::hang_up());
-    wait_until("the good one stands in", || async {
-        let reply = server.raw_get(PATH).await;
-        reply.status == 200 && reply.text() == "good"
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_body_that_stalls_ends_after_the_timeout() {
-    let origin = Upstream::start(|_| kept("first ").then(PATIENCE, "never")).await;
-    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "500ms").start().await;
-    let all = Wire::get(server.public, PATH).await.rest().await;
-    assert!(all.contains("first ") && !all.contains("never") && !all.ends_with("0\r\n\r\n"), "{all}");
-}
-
-#[tokio::test]
-async fn a_body_that_drips_arrives() {
-    let origin =
-        Upstream::start(|_| (0..10).fold(kept("start "), |answer, _| answer.then(Duration::from_millis(300), "drip ")))
-            .await;
-    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "2s").start().await;
-    let body = format!("start {}", "drip ".repeat(10));
-    assert_eq!(server.ok(PATH).await.text(), body, "each step is in time, however long the whole takes");
-    assert_eq!(server.ok(PATH).await.text(), body);
-    assert_eq!(origin.count(), 1);
-}
-
-#[tokio::test]
 async fn interim_answers_are_passed_on_and_not_kept() {
     let (origin, server) = shield(|_| {
         kept("final")
@@ -437,22 +316,6 @@ async fn heads_of_any_size_do_no_harm() {
         let reply = server.send(Method::GET, target, &[]).await;
         reply.assert_problem(502, &[]);
     }
-}
-
-#[tokio::test]
-async fn an_answer_without_a_body_is_kept_before_its_client_has_it() {
-    let (origin, server) = shield(|seen| {
-        let status = if seen.target.starts_with("/api/204") { 204 } else { 200 };
-        Script::new(status, "").with("Cache-Control", "max-age=60")
-    })
-    .await;
-    for number in 0..300 {
-        let target = format!("/api/{}/{number}", if number % 2 == 0 { "200" } else { "204" });
-        server.get(&target).await;
-        let again = server.get(&target).await;
-        assert!(again.the("cache-status").contains("hit"), "{number}: {again:?}");
-    }
-    assert_eq!(origin.count(), 300);
 }
 
 #[tokio::test]

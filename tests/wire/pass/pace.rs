@@ -25,7 +25,7 @@ const ODD: (&str, &str) = ("x-odd", "something");
 fn patient(origin: &Upstream) -> Setup {
     talkative(origin)
         .set("origin.max_body", "1MiB")
-        .set("limits.origin_bytes", "16MiB")
+        .adjusted(|config| config.limits.origin_bytes = 16 << 20)
         .set("origin.timeout", "5m")
         .set("origin.wait", "5m")
 }
@@ -75,20 +75,38 @@ impl Slow {
     }
 }
 
-/// The same over HTTP/2; whether its stream ended as it should.
-async fn slow_http2(server: &Server, household: u8, target: &str, fields: &[(&str, &str)]) -> JoinHandle<bool> {
-    let client = of(household).http2_prior_knowledge().http2_initial_stream_window_size(16 << 10).build().unwrap();
-    let request = client.get(format!("http://{}{target}", server.public)).headers(header_map(fields));
-    let mut response = request.send().await.unwrap();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            match response.chunk().await {
-                Ok(Some(_)) => {}
-                end => return end.is_ok(),
+/// The same over HTTP/2.
+struct SlowHttp2 {
+    reading: JoinHandle<bool>,
+    stop: oneshot::Sender<()>,
+}
+
+impl SlowHttp2 {
+    async fn get(server: &Server, household: u8, target: &str, fields: &[(&str, &str)]) -> Self {
+        let client = of(household).http2_prior_knowledge().http2_initial_stream_window_size(16 << 10).build().unwrap();
+        let request = client.get(format!("http://{}{target}", server.public)).headers(header_map(fields));
+        let mut response = request.send().await.unwrap();
+        let (stop, mut stopped) = oneshot::channel();
+        let reading = tokio::spawn(async move {
+            let mut is_slow = true;
+            loop {
+                if is_slow {
+                    is_slow = tokio::time::timeout(Duration::from_millis(500), &mut stopped).await.is_err();
+                }
+                match response.chunk().await {
+                    Ok(Some(_)) => {}
+                    end => return end.is_ok(),
+                }
             }
-        }
-    })
+        });
+        Self { reading, stop }
+    }
+
+    /// Reads as fast as it can from now on; whether its stream ends as it should.
+    async fn ends_well(self) -> bool {
+        let _ = self.stop.send(());
+        self.reading.await.unwrap()
+    }
 }
 
 /// A client of another household, to be built.
@@ -142,11 +160,11 @@ async fn a_slow_client_delays_nobody_who_asks_for_the_same() {
             let reply = get(&client, &server, &target).await;
             assert_eq!((reply.status, reply.body.len()), (200, 6 + 32 * MEBIBYTE), "{target}");
             let target = format!("{target}?http2");
-            let slow_http2 = slow_http2(&server, 2, &target, odd.as_slice()).await;
+            let slow_http2 = SlowHttp2::get(&server, 2, &target, odd.as_slice()).await;
             let reply = get(&client, &server, &target).await;
             assert_eq!((reply.status, reply.body.len()), (200, 6 + 32 * MEBIBYTE), "{target}");
             drop(slow);
-            slow_http2.abort();
+            slow_http2.reading.abort();
         }
     }
     assert!(origin.count() >= 8);
@@ -164,7 +182,7 @@ async fn a_client_that_joined_a_slow_one_gets_all_and_the_slow_one_sees_an_early
         let slow = if version == "1" {
             Ok(Slow::get(&server, 2, "/api/large", "").await)
         } else {
-            Err(slow_http2(&server, 2, "/api/large", &[]).await)
+            Err(SlowHttp2::get(&server, 2, "/api/large", &[]).await)
         };
         let (status, joiner) = begun(&client, &server, "/api/large").await;
         assert!(status.ends_with("; collapsed"), "{status}");
@@ -176,7 +194,7 @@ async fn a_client_that_joined_a_slow_one_gets_all_and_the_slow_one_sees_an_early
                 let all = slow.rest().await;
                 assert!(all.contains("first ") && !is_whole(&all), "{} bytes", all.len());
             }
-            Err(slow) => assert!(!slow.await.unwrap(), "the stream is reset"),
+            Err(slow) => assert!(!slow.ends_well().await, "the stream is reset"),
         }
     }
 }
@@ -192,7 +210,7 @@ async fn slow_readers_of_stored_bodies_take_no_room_from_new_ones() {
         if number % 2 == 0 {
             readers.push(Slow::get(&server, 2, &target, "").await);
         } else {
-            http2_readers.push(slow_http2(&server, 2, &target, &[]).await);
+            http2_readers.push(SlowHttp2::get(&server, 2, &target, &[]).await);
         }
         wait_until("it is stored", || is_hit(&client, &server, &target)).await;
     }
@@ -255,7 +273,7 @@ async fn an_origin_that_breaks_off_ends_the_answers_of_slow_readers_and_gives_th
         if number % 2 == 0 {
             readers.push(Slow::get(&server, 2, &target, "").await);
         } else {
-            http2_readers.push(slow_http2(&server, 2, &target, &[]).await);
+            http2_readers.push(SlowHttp2::get(&server, 2, &target, &[]).await);
         }
     }
     let client = client_of(2);
@@ -269,7 +287,7 @@ async fn an_origin_that_breaks_off_ends_the_answers_of_slow_readers_and_gives_th
         assert!(all.starts_with("HTTP/1.1 200") && !is_whole(&all), "{} bytes", all.len());
     }
     for reader in http2_readers {
-        assert!(!reader.await.unwrap(), "the stream is reset");
+        assert!(!reader.ends_well().await, "the stream is reset");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use super::{PATH, Wire, kept, shield};
+use super::{PATH, kept, shield};
 use crate::harness::{PATIENCE, Script, Setup, Upstream, origin, wait_until};
 
 #[tokio::test]
@@ -120,59 +120,6 @@ async fn the_next_address_of_a_name_is_tried() {
 }
 
 #[tokio::test]
-async fn redirects_are_for_the_client_to_follow() {
-    for status in [301, 302, 303, 307, 308] {
-        let (origin, server) = shield(move |seen| {
-            Script::new(status, "")
-                .with("Location", "/api/there")
-                .with("Cache-Control", "max-age=60")
-                .with("X-Target", &seen.target)
-        })
-        .await;
-        for _ in 0..2 {
-            let reply = server.get(PATH).await;
-            assert_eq!((reply.status, reply.the("location").as_str()), (status, "/api/there"));
-        }
-        assert_eq!(origin.count(), 1, "not followed, and kept");
-    }
-}
-
-#[tokio::test]
-async fn what_passes_takes_from_the_budget() {
-    let origin = Upstream::start(|seen| kept(seen.target.clone())).await;
-    let setup = Setup::shield_of_url(&origin.url()).set("origin.requests_per_minute", "5").set("origin.wait", "0s");
-    let server = setup.start().await;
-    for number in 0..5 {
-        server.ok(&format!("/api/{number}")).await;
-    }
-    let refused = server.get("/api/one-more").await;
-    refused.assert_problem(503, &["budget"]);
-    let wait: u64 = refused.the("retry-after").parse().unwrap();
-    assert!((50..=61).contains(&wait), "{wait}");
-    assert_eq!(origin.count(), 5);
-    assert_eq!(server.ok("/api/0").await.text(), "/api/0", "what is kept is served all the same");
-}
-
-/// It speaks for that path: failures on unknown paths say nothing about the whole origin.
-#[tokio::test]
-async fn a_path_that_wants_to_be_left_alone_rests_and_no_other_does() {
-    for status in [429, 503] {
-        let (origin, server) = shield(move |seen| match seen.target.as_str() {
-            "/api/busy" => Script::new(status, "wait").with("Retry-After", 30),
-            _ => kept("x"),
-        })
-        .await;
-        let reply = server.get("/api/busy").await;
-        let told = (reply.status, reply.the("retry-after").parse::<u64>().unwrap());
-        assert_eq!(told, (status, 30), "the origin's own answer passes");
-        let again = server.get("/api/busy").await;
-        assert!(again.status == 503 && again.the("retry-after").parse::<u64>().unwrap() <= 30, "{again:?}");
-        assert_eq!(server.ok(PATH).await.text(), "x");
-        assert_eq!(origin.count(), 2, "{status}: the path was asked for once, the other one at once");
-    }
-}
-
-#[tokio::test]
 async fn a_mirror_passes_what_it_does_not_know_and_keeps_it_when_the_origin_is_gone() {
     let origin = origin(20).await;
     let server = Setup::mirror_of(&origin).set("mirror.details", "all").start().await;
@@ -194,83 +141,4 @@ async fn a_mirror_passes_what_it_does_not_know_and_keeps_it_when_the_origin_is_g
     assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");
     server.get("/api/other.json").await.assert_problem(503, &[]);
     assert_eq!(server.ok("/api/listings.json").await.total(), 20, "the snapshot is not impressed");
-}
-
-#[tokio::test]
-async fn fields_of_both_sides_are_as_the_contract_says() {
-    let origin = Upstream::start(|_| {
-        kept("x")
-            .with("Set-Cookie", "a=1")
-            .with("Cache-Control", "public")
-            .with("Link", "</a>; rel=next")
-            .with("Cache-Status", "cdn; hit")
-            .with("ETag", "\"own\"")
-            .with("Vary", "Accept-Language")
-            .with("X-Own", "1")
-            .with("X-Accel-Expires", "3600")
-            .with("Access-Control-Allow-Origin", "https://one.example")
-            .with("Access-Control-Allow-Credentials", "true")
-            .with("Alt-Svc", "h3=\":443\"")
-            .with("Strict-Transport-Security", "max-age=1")
-            .with("NEL", "{}")
-            .with("Report-To", "{}")
-            .with("RateLimit", "\"x\";r=1")
-            .with("RateLimit-Policy", "\"x\"")
-            .with("Keep-Alive", "timeout=5")
-            .with("Connection", "X-Hop")
-            .with("X-Hop", "1")
-    })
-    .await;
-    let server = Setup::shield_of_url(&origin.url()).set("rate_limit.requests_per_minute", "5").start().await;
-    for outcome in ["cdn; hit, grandstand; fwd=uri-miss; fwd-status=200", "cdn; hit, grandstand; hit; ttl="] {
-        let reply = server.get_with(PATH, &[("origin", "https://one.example")]).await;
-        assert!(reply.the("cache-status").starts_with(outcome), "{reply:?}");
-        for (name, value) in [
-            ("set-cookie", "a=1"),
-            ("link", "</a>; rel=next"),
-            ("etag", "\"own\""),
-            ("vary", "Accept-Language"),
-            ("x-own", "1"),
-            ("cache-control", "max-age=3600, public"),
-            ("access-control-allow-origin", "*"),
-        ] {
-            assert_eq!(reply.the(name), value, "{name}");
-        }
-        assert!(reply.the("ratelimit").starts_with("\"default\";r="), "ours: {reply:?}");
-        assert!(reply.the("access-control-expose-headers").contains("Cache-Status"));
-        for name in [
-            "access-control-allow-credentials",
-            "alt-svc",
-            "strict-transport-security",
-            "nel",
-            "report-to",
-            "x-hop",
-            "x-accel-expires",
-        ] {
-            assert_eq!(reply.header(name), None, "{name}");
-        }
-        assert_ne!(reply.header("keep-alive").as_deref(), Some("timeout=5"));
-    }
-    for _ in 0..3 {
-        server.get("/api/x?1").await;
-    }
-    let refused = server.get("/api/x?2").await;
-    refused.assert_problem(429, &[]);
-    assert!(refused.the("retry-after").parse::<u64>().unwrap() >= 1);
-}
-
-#[tokio::test]
-async fn who_cannot_share_somebody_elses_slow_answer_asks_alone() {
-    let origin = Upstream::start(|seen| {
-        let pieces = if seen.header("x-own").is_some() { 30 } else { 0 };
-        (0..pieces).fold(kept("whole"), |script, _| script.then(Duration::from_millis(200), "."))
-    })
-    .await;
-    let setup = Setup::shield_of_url(&origin.url()).set("passthrough.request_headers", r#"["X-Own"]"#);
-    let server = setup.start().await;
-    let request = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nX-Own: something\r\nConnection: close\r\n\r\n");
-    let mut slow = Wire::send(server.public, &request).await;
-    slow.until("whole").await;
-    assert_eq!(server.ok(PATH).await.text(), "whole");
-    assert!(slow.rest().await.contains(".\r\n0\r\n"), "the slow one is well");
 }

@@ -82,7 +82,14 @@ async fn a_data_directory_that_cannot_be_read_is_told_of() {
             assert!(code == 1 && said.contains(&told) && said.contains("--admin"), "{words:?}: {code} {said}");
         }
     }
-    // An address that is given is asked, and says that it is another one.
+    // An address that is given wins over a configuration of this machine.
+    let (elsewhere, admin) = (tempfile::tempdir().unwrap(), format!("http://{}", server.admin));
+    let config = elsewhere.path().join("grandstand.toml");
+    std::fs::write(&config, format!("data_dir = {:?}\n", elsewhere.path())).unwrap();
+    let words = ["status", "--admin", &admin, "--config", config.to_str().unwrap()].map(str::to_owned);
+    let (code, said) = Process::spawn(&words).end().await;
+    assert!(code == 0 && said.contains("healthy (mirror)"), "{code} {said}");
+    // It is asked, and says that it has another directory than is named beside it.
     let admin = format!("http://{}", server.admin);
     let words: Vec<String> = Setup::offline().arguments(&["status", "--admin", &admin], locked.path());
     let (code, said) = Process::spawn(&words).end().await;

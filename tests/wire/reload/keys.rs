@@ -6,7 +6,7 @@ use http::Method;
 use tokio::net::TcpStream;
 
 use super::{Configured, OPEN, ask};
-use crate::harness::{Script, Setup, Upstream, wait_until};
+use crate::harness::{Setup, wait_until};
 
 /// The lines of a file, which need not exist.
 fn lines(path: &std::path::Path) -> usize {
@@ -82,21 +82,6 @@ async fn a_lower_number_of_connections_closes_the_longest_idle_ones() {
     wait_until("the first two are closed", || async { idle[..2].iter().all(has_ended) }).await;
     assert!(!idle[2..].iter().any(has_ended), "the last two stay");
     assert!(counted("grandstand_connections_evicted_total 2").await);
-}
-
-#[tokio::test]
-async fn the_room_for_bodies_of_the_origin_grows_and_shrinks() {
-    let body = format!("{{\"total\":0,\"items\":[],\"more\":\"{}\"}}", "x".repeat(700 << 10));
-    let origin = Upstream::start(move |_| Script::new(200, body.clone()).with("Cache-Control", "no-store")).await;
-    let small = format!("{OPEN}limits.origin_bytes = \"1MiB\"\n");
-    let started = Configured::start(Setup::shield_of_url(&origin.url()), &small).await;
-    let list = async |page: u32| started.server.get(&format!("/api/listings.json?page={page}")).await.status;
-    assert_eq!(list(1).await, 502, "the body is larger than the room for one");
-    let report = started.reload(&format!("{OPEN}limits.origin_bytes = \"32MiB\"\n")).await;
-    assert_eq!(report["applied"], serde_json::json!(["limits.origin_bytes"]));
-    assert_eq!(list(2).await, 200);
-    started.reload(&small).await;
-    assert_eq!(list(3).await, 502);
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn there_are_completions_for_every_shell() {
         if shell == "bash" {
             for (typed, word, before, completed) in [
                 ("snapshot ro", "ro", "snapshot", "rollback\n"),
-                ("serve --set mirror.k", "mirror.k", "--set", "mirror.keep= mirror.keep_daily=\n"),
+                ("serve --set mirror.k", "mirror.k", "--set", "mirror.keep=\n"),
             ] {
                 let last = typed.split(' ').count();
                 let asked = format!(

@@ -19,6 +19,7 @@ use grandstand::mirror::copies::Copies;
 use grandstand::mirror::details::Details;
 use grandstand::mirror::details::worker::DetailWorker;
 use grandstand::mirror::examiner::Examiner;
+use grandstand::mirror::examiner::report::Audits;
 use grandstand::mirror::sweep::Sweeper;
 use grandstand::mirror::task::Mirror;
 use grandstand::snapshot::pointer::SnapshotPointer;
@@ -141,7 +142,7 @@ impl Rig {
         let policy = Policy { settings: settings.clone(), has_origin: true, origins: Vec::new() };
         let snapshots = Snapshots::new(store.clone(), newest.clone(), policy, clock.clone());
         snapshots.restore().unwrap();
-        let known = newest.load().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
+        let known = newest.get().as_ref().map(|newest| newest.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, newest.clone()).unwrap();
         // Everything may vanish here: holding back has tests of its own.
@@ -157,7 +158,7 @@ impl Rig {
         };
         let sweeper = Sweeper(shared.clone());
         let worker = DetailWorker { shared: shared.clone(), all: true };
-        let examiner = Examiner::new(shared.clone());
+        let examiner = Examiner::new(shared.clone(), Audits::default());
         let mirror = Mirror::new(shared, snapshots, evidence);
         let tasks = vec![
             tokio::spawn(mirror.run()),

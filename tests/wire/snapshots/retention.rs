@@ -23,7 +23,7 @@ async fn kept_are(server: &Server, expected: &[&str]) {
 
 #[tokio::test]
 async fn the_newest_and_the_pinned_stay_and_the_others_go() {
-    let keep = |setup: Setup| setup.set("mirror.keep", "2").set("mirror.keep_daily", "0");
+    let keep = |setup: Setup| setup.set("mirror.keep", "2");
     let (origin, mut server) = mirrored(60, keep).await;
     let first = server.snapshot().await;
     assert_eq!(post(&server, &format!("{first}/pin")).await.status, 200);
@@ -63,7 +63,7 @@ async fn the_newest_and_the_pinned_stay_and_the_others_go() {
 async fn the_last_of_each_day_stays() {
     let (hand, origin) = (Hand::new(), origin(60).await);
     let now = jiff::Timestamp::now().as_second();
-    let setup = Setup::mirror_of(&origin).set("mirror.keep", "1").set("mirror.keep_daily", "3");
+    let setup = Setup::mirror_of(&origin).set("mirror.keep", "1");
     let set = |day: i64| {
         // Noon, so that no day ends meanwhile.
         let ahead = day * DAY + DAY / 2 - now % DAY;
@@ -74,7 +74,7 @@ async fn the_last_of_each_day_stays() {
     let server = hand.on(setup).start().await;
     server.settled(&origin).await;
     let mut last = Vec::new();
-    for day in 1..=4 {
+    for day in 1..=8 {
         set(day);
         for number in 0..2 {
             let id = grow(&origin, &server, &format!("Day {day}, {number}")).await;
@@ -82,7 +82,7 @@ async fn the_last_of_each_day_stays() {
                 last.push(id);
             }
         }
-        let expected: Vec<&str> = last.iter().rev().take(3).map(String::as_str).collect();
+        let expected: Vec<&str> = last.iter().rev().take(7).map(String::as_str).collect();
         kept_are(&server, &expected).await;
     }
     roll_back(&server, &last[1]).await;
@@ -94,7 +94,7 @@ async fn the_last_of_each_day_stays() {
 async fn thirty_snapshots_with_small_changes_share_what_is_equal() {
     const LISTINGS: usize = 3000;
     let origin = origin(LISTINGS).await;
-    let setup = Setup::mirror_of(&origin).set("mirror.details", "on-demand").set("mirror.keep_daily", "0");
+    let setup = Setup::mirror_of(&origin).set("mirror.details", "on-demand");
     let mut all = setup.clone().set("mirror.keep", "40").start().await;
     let one = setup.set("mirror.keep", "1").start().await;
     for server in [&all, &one] {

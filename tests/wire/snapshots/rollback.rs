@@ -120,7 +120,7 @@ async fn what_the_origin_goes_back_to_while_rolled_back_is_served_after_the_rele
 
 #[tokio::test]
 async fn the_details_of_a_kept_version_outlive_their_listings() {
-    let keep = |setup: crate::harness::Setup| setup.set("mirror.keep", "1").set("mirror.keep_daily", "0");
+    let keep = |setup: crate::harness::Setup| setup.set("mirror.keep", "1");
     let (origin, mut server) = mirrored(60, keep).await;
     let (old, gone) = (server.snapshot().await, origin.world(|world| world.ids()[7]));
     let target = format!("/api/listings/{gone}.json");

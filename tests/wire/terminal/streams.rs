@@ -140,7 +140,6 @@ async fn a_bundle_is_read_from_standard_input() {
     for (setup, bytes, named) in [
         (&offline, &whole[..whole.len() / 2], "standard input"),
         (&offline, &[][..], "standard input"),
-        (&offline.clone().set("bundle.max_size", "1KiB"), &whole, "bundle.max_size"),
         (
             &offline
                 .clone()

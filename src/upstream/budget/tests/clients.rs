@@ -3,8 +3,6 @@
 
 use parking_lot::Mutex;
 
-use super::super::choice::{ChoiceView, ClientTurn, choose};
-use super::super::queue::Queue;
 use crate::clock::WallTime;
 use crate::upstream::budget::*;
 
@@ -13,44 +11,30 @@ fn budget(limit: usize) -> Budget {
     Budget::open(Some(limit), None, clock)
 }
 
-/// Tickets count from 1.
-fn queue(demands: &[Option<u32>]) -> Queue {
-    let mut queue = Queue::default();
-    for times in demands {
-        let demand = times.map(|times| {
-            let demand = Demand::default();
-            (0..times).for_each(|last| demand.vote(IpAddr::from([10, 0, 1, last as u8])));
-            demand
-        });
-        queue.push(Waiting { class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand, until: None });
-    }
-    queue
-}
-
 #[test]
 fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
-    let next = |demands: &[Option<u32>], clients| {
-        choose(&ChoiceView {
-            queue: &queue(demands),
-            free: 5,
-            limit: 60,
-            client_used: 0,
-            reserve: 0,
-            background_used: 0,
-            detail_due: true,
-            clients,
-            crawl_has_work: false,
-            wanted: true,
-            now: Monotonic::from_seconds(0),
-        })
+    let order = |demands: &[Option<u8>]| {
+        let mut state = BudgetState::new(Some(Window::new(60)), None, Duration::ZERO, Monotonic::from_seconds(0));
+        for households in demands {
+            let households = households.map(|many| (0..many).map(|last| IpAddr::from([10, 0, 1, last])).collect());
+            let wanted = households.map(|households| Wanted {
+                households,
+                is_refused: false,
+                since: Monotonic::from_seconds(0),
+            });
+            state.queue.push(Waiting { class: Class::Client, client: None, wanted, until: None });
+        }
+        let mut order = Vec::new();
+        while let Some(chosen) = state.chosen(Monotonic::from_seconds(0)) {
+            state.give(chosen, Monotonic::from_seconds(0));
+            order.push(chosen.1);
+        }
+        order
     };
-    let all = [None, Some(3), Some(9), Some(9), None];
-    assert_eq!(next(&all, ClientTurn::OldestStale), Some(2), "the one that has waited longest, now and then");
-    assert_eq!(next(&all, ClientTurn::Stale), Some(3), "the most wanted, and of those the first");
-    assert_eq!(next(&all, ClientTurn::Awaited), Some(1));
-    assert_eq!(next(&all[..1], ClientTurn::Stale), Some(1), "there is nothing stale");
-    assert_eq!(next(&all[1..3], ClientTurn::Awaited), Some(2), "nobody waits");
-    assert_eq!(next(&all, ClientTurn::Later), None);
+    assert_eq!(order(&[Some(3), Some(9), Some(9), Some(5), None, None]), [2, 3, 5, 4, 1, 6]);
+    assert_eq!(order(&[None, Some(3), None, Some(9)]), [1, 4, 2, 3], "what came before waits for none that came later");
+    assert_eq!(order(&[None, None]), [1, 2]);
+    assert_eq!(order(&[Some(1), Some(2)]), [2, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,26 +231,30 @@ async fn an_origin_that_fails_is_tried_by_all_kinds_in_turns() {
     budget.try_gently(Some(Duration::from_secs(1)));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut all = Vec::new();
-    let wait = |class: Class, demand: Option<Demand>| {
+    let wait = |class: Class| {
         let (budget, order) = (budget.clone(), order.clone());
         tokio::spawn(async move {
-            let stale = demand.is_some();
-            let permit = budget.acquire_for(class, None, None, demand).await.unwrap();
-            order.lock().push(if stale { "stale" } else { class.as_str() });
+            let permit = budget.acquire(class, None, None).await.unwrap();
+            order.lock().push(class.as_str());
             permit.answered();
         })
     };
     for _ in 0..3 {
         for class in [Class::Client, Class::Client, Class::Refresh, Class::Crawl, Class::Details] {
-            all.push(wait(class, None));
+            all.push(wait(class));
         }
-        all.push(wait(Class::Client, Some(Demand::default())));
+        let (stale, order) = (budget.want([10, 0, 0, 1].into(), false).unwrap(), order.clone());
+        all.push(tokio::spawn(async move {
+            let permit = stale.turn().await.unwrap().sent();
+            order.lock().push("stale");
+            permit.answered();
+        }));
     }
     for one in all {
         one.await.unwrap();
     }
-    // The very first went before the others had come.
+    // The very first stale one went before the others had come.
     let order = order.lock().split_off(1);
-    assert_eq!(order[..5], ["details", "refresh", "crawl", "stale", "client"], "{order:?}");
-    assert_eq!(order[5..10], ["details", "refresh", "crawl", "stale", "client"], "{order:?}");
+    assert_eq!(order[..5], ["client", "crawl", "details", "refresh", "stale"], "{order:?}");
+    assert_eq!(order[5..10], ["client", "crawl", "details", "refresh", "stale"], "{order:?}");
 }

@@ -52,7 +52,7 @@ impl Simulation {
 
     fn ask(&mut self, class: Class, client: Option<u8>) {
         let address = client.map(|last| IpAddr::from([10, 0, 0, last]));
-        let ticket = self.state.queue.push(Waiting { class, client: address, demand: None, until: None });
+        let ticket = self.state.queue.push(Waiting { class, client: address, wanted: None, until: None });
         self.waiting.insert(ticket, (class, client, self.now));
     }
 
@@ -75,8 +75,8 @@ impl Simulation {
             }
             end > now
         });
-        while let Some(ticket) = self.state.chosen(at(now)) {
-            let slot = self.state.give(ticket, at(now)).unwrap();
+        while let Some((lane, ticket)) = self.state.chosen(at(now)) {
+            let slot = self.state.give((lane, ticket), at(now)).unwrap();
             let (class, client, since) = self.waiting.remove(&ticket).unwrap();
             self.wire.push((now + self.rng.random_range(20..800), slot, class, client));
             self.granted.push(Granted { ms: now, class, client, waited: now - since });

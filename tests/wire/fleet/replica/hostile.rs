@@ -162,9 +162,12 @@ async fn a_bundle_beyond_the_bound_is_not_fetched() {
     let (_origin, mirror) = mirrored(120, Switches::default()).await;
     let mut shelf = Shelf::new();
     shelf.full(&mirror).await;
-    shelf.publish();
-    let replica = replica_of(&shelf).set("bundle.max_size", "1KiB").start().await;
-    says(&replica, "more than bundle.max_size (1024)").await;
+    shelf.sequence += 1;
+    let mut head = shelf.head();
+    head["full"]["bytes"] = json!((4_u64 << 30) + 1);
+    shelf.write(&head);
+    let replica = replica_of(&shelf).start().await;
+    says(&replica, "has 4294967297 bytes; a bundle may have 4294967296").await;
     let status = replica.admin(http::Method::GET, "/metrics").await;
     assert!(status.text().contains("grandstand_replica_received_bytes_total 0\n"), "{}", status.text());
 }
