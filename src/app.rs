@@ -65,7 +65,7 @@ use self::keeper::Keeper;
 use self::reload::{ConfigSource, Fixed, Reload};
 use self::services::Services;
 use self::sockets::{Addresses, Https};
-use self::stop::Orders;
+use self::stop::{Drain, Ending, Orders};
 use self::systemd::Systemd;
 
 pub use self::sockets::Sockets;
@@ -214,7 +214,7 @@ impl Server {
             let systemd = systemd.clone();
             move || systemd.beat()
         };
-        let mut services = Services::new();
+        let (mut services, are_passed) = (Services::new(), sockets.are_passed());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let addresses = sockets.addresses();
         announce(&addresses, &status);
@@ -236,10 +236,11 @@ impl Server {
         Systemd::ready();
         let followed = stop::follow(orders, &reload, &mut services);
 
-        tracing::info!("stopping: no new connections, requests in flight are finished");
-        services.stop();
+        tracing::info!("stopping: requests in flight are finished");
         Systemd::stopping(reload.settings.load().drain);
-        stop::drain(&reload.settings, &in_flight, &reload.connections);
+        let ending = *followed.as_ref().unwrap_or(&Ending::AtOnce);
+        let drain = Drain { settings: &reload.settings, in_flight: &in_flight, connections: &reload.connections };
+        drain.run(ending, !are_passed, || services.stop());
         if let Some(details) = details {
             details.flush();
         }
@@ -248,7 +249,7 @@ impl Server {
         }
         services.end();
         tracing::info!("stopped");
-        followed
+        followed.map(drop)
     }
 }
 

@@ -60,6 +60,11 @@ impl Sockets {
         Addresses { public: of(&self.public), tls: of(&self.tls), admin: self.admin.address }
     }
 
+    /// Whether all public ones outlive this process.
+    pub(super) fn are_passed(&self) -> bool {
+        self.public.iter().chain(&self.tls).all(|socket| socket.is_passed)
+    }
+
     /// The operator's address with its real port.
     pub const fn admin(&self) -> SocketAddr {
         self.admin.address

@@ -118,7 +118,8 @@ keys! {
         /// than this, unless it is shorter than `origin.cache_ttl`. In a shield: how long an answer is fresh if the origin
         /// does not say. `/status` of a mirror or replica is 503 when its data was not confirmed for three times `ttl`.
         ttl: Duration = 5 * MINUTE, duration(100 * MILLISECOND..=DAY), ALL, Live;
-        /// How long a stop (SIGTERM, Ctrl-C) waits for requests in flight.
+        /// How long a stop (SIGTERM, Ctrl-C) waits for requests in flight. After SIGTERM, unless systemd passes the sockets, new
+        /// connections are accepted for a quarter of it, 5 s at most.
         drain: Duration = 5 * SECOND, duration(Duration::ZERO..=MOST_DRAIN), ALL, Live;
         tables {
             [origin] origin: OriginConfig;

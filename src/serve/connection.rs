@@ -18,7 +18,6 @@ use http::Version;
 use pingora::ErrorType;
 use pingora::protocols::Stream;
 use pingora::protocols::http::v1::server::HttpSession;
-use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
@@ -47,7 +46,6 @@ struct Http1<'a, 'n> {
     public: &'a Public,
     /// Without an atomic write for each look, which a load costs.
     in_force: Cache<&'a ArcSwap<InForce>, Arc<InForce>>,
-    shutdown: &'a ShutdownWatch,
     peer: IpAddr,
     /// The one timer, which is reset for each wait.
     timer: Pin<&'a mut Sleep>,
@@ -80,12 +78,11 @@ pub(super) async fn serve(
     stream: Stream,
     connection: &Connection,
     leave: Pin<&mut Notified<'_>>,
-    shutdown: &ShutdownWatch,
 ) {
     let peer = peer_of(&stream);
     let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
     let in_force = Cache::new(&public.answers.in_force);
-    let mut connection = Http1 { public, in_force, shutdown, peer, timer, connection, leave, buffer: Vec::new() };
+    let mut connection = Http1 { public, in_force, peer, timer, connection, leave, buffer: Vec::new() };
     let mut between = Some((stream, None));
     let mut patience = HEAD_DEADLINE;
     while let Some((stream, begun)) = between {
@@ -191,7 +188,7 @@ impl Http1<'_, '_> {
         }
         let _busy = self.public.in_flight.enter();
         let (answers, in_force) = (&self.public.answers, self.in_force.load());
-        if self.shutdown.has_changed().unwrap_or(true) {
+        if self.connection.is_closing() {
             // The client opens a new connection for its next request.
             session.set_server_keepalive(None);
         }

@@ -83,6 +83,9 @@ struct ConnectionsState {
     /// The start of the count of idle times.
     start: Instant,
     counters: ConnectionCounters,
+    /// The server stops.
+    closing: AtomicBool,
+    closes: Notify,
     table: Mutex<SeatTable>,
 }
 
@@ -136,6 +139,8 @@ impl Connections {
             room: ArcSwap::from_pointee(room),
             start: Instant::now(),
             counters,
+            closing: AtomicBool::new(false),
+            closes: Notify::new(),
             table: Mutex::default(),
         }))
     }
@@ -215,7 +220,23 @@ impl Connections {
         Ok(Ok(Connection { connections: self.clone(), seat, place, household, unread }))
     }
 
-    /// The server stops: idle connections close, and busy ones after their last answer.
+    /// The server stops: from now on each answer over HTTP/1 says that its connection ends, and connections of HTTP/2 that
+    /// are open say it now.
+    pub(crate) fn wind_down(&self) {
+        self.0.closing.store(true, Ordering::Release);
+        self.0.closes.notify_waiters();
+    }
+
+    /// Connections that have been idle for so long close.
+    pub(crate) fn close_idle(&self, longer: Duration) {
+        let now = self.0.nanoseconds(Instant::now());
+        let is_idle = |since: u64| u128::from(now.saturating_sub(since)) >= longer.as_nanos();
+        let table = self.0.table.lock();
+        let idle = table.seats.iter().flatten().filter(|seat| seat.idle_since().is_some_and(is_idle));
+        idle.for_each(|seat| seat.leave.notify_one());
+    }
+
+    /// Idle connections close, and busy ones after their last answer.
     pub(crate) fn close(&self) {
         for seat in self.0.table.lock().seats.iter().flatten() {
             seat.leave.notify_one();
@@ -343,6 +364,16 @@ impl Connection {
     /// What is held for its client.
     pub(crate) fn unread(&self) -> &Arc<Unread> {
         &self.unread
+    }
+
+    /// Whether the server stops: the next answer is the last.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.connections.0.closing.load(Ordering::Acquire)
+    }
+
+    /// Ends when the server begins to stop. One that has begun to stop before is not seen.
+    pub(crate) fn closes(&self) -> Notified<'_> {
+        self.connections.0.closes.notified()
     }
 
     /// Ends when the connection must close: for another one, or because the server stops.

@@ -125,12 +125,12 @@ impl Gate {
     }
 
     /// Serves an admitted connection.
-    pub(super) async fn serve(&self, mut stream: Stream, connection: Connection, shutdown: &ShutdownWatch) {
+    pub(super) async fn serve(&self, mut stream: Stream, connection: Connection) {
         let connection = Arc::new(connection);
         let mut leave = pin!(connection.told_to_leave());
         // Only TLS negotiates, and it has read the preface.
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return http2::serve(&self.public, stream, PREFACE, &connection, leave, shutdown).await;
+            return http2::serve(&self.public, stream, PREFACE, &connection, leave).await;
         }
         let is_http2 = tokio::select! {
             biased;
@@ -138,8 +138,8 @@ impl Gate {
             () = leave.as_mut() => return,
         };
         match is_http2 {
-            Ok(Ok(true)) => http2::serve(&self.public, stream, b"", &connection, leave, shutdown).await,
-            Ok(Ok(false)) => connection::serve(&self.public, stream, &connection, leave, shutdown).await,
+            Ok(Ok(true)) => http2::serve(&self.public, stream, b"", &connection, leave).await,
+            Ok(Ok(false)) => connection::serve(&self.public, stream, &connection, leave).await,
             Ok(Err(_)) | Err(_) => {}
         }
     }
@@ -173,11 +173,6 @@ impl Gate {
     }
 }
 
-/// How long idle connections stay open after a stop, for requests that are under way: half of `drain`, 10 s at most.
-pub(crate) fn last_requests(drain: Duration) -> Duration {
-    (drain / 2).min(Duration::from_secs(10))
-}
-
 /// Whether a connection begins like HTTP/2; the bytes are read again.
 async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
     let mut start = [0; 3];
@@ -192,19 +187,13 @@ async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
 
 #[async_trait]
 impl ServerApp for Gate {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, _: &ShutdownWatch) -> Option<Stream> {
         let Arrival { stream, peer, admitted } = self.arrive(stream).await?;
         match admitted {
-            Ok(connection) => self.serve(stream, connection, shutdown).await,
+            Ok(connection) => self.serve(stream, connection).await,
             Err(full) => self.turn_away(stream, peer, full).await,
         }
         None
-    }
-
-    async fn cleanup(&self) {
-        // A request may be under way on a connection that looks idle. Its answer says that the connection ends.
-        tokio::time::sleep(last_requests(self.public.answers.finder.settings.load().drain)).await;
-        self.connections.close();
     }
 }
 

@@ -22,7 +22,6 @@ use http::{Method, Request, Response};
 use pingora::http::RequestHeader;
 use pingora::protocols::Stream;
 use pingora::protocols::http::authority::{RawTargetAuthority, raw_target_authority, validate_request_authority};
-use pingora::server::ShutdownWatch;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -52,20 +51,19 @@ const WAITS: usize = 16 << 10;
 /// What each field counts beside its name and value, in bytes.
 const FIELD: usize = 64;
 
-/// Serves a connection to its end. `begun`: what was read of it before. When the server stops, it answers its open
-/// streams and then closes; when `leave` completes, it closes as soon as it is idle.
+/// Serves a connection to its end. `begun`: what was read of it before. When the server begins to stop, it answers its
+/// open streams and then closes; when `leave` completes, it closes as soon as it is idle.
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
     begun: &'static [u8],
     admitted: &Arc<Connection>,
     leave: Pin<&mut Notified<'_>>,
-    shutdown: &ShutdownWatch,
 ) {
     let peer = peer_of(&stream);
     let outbox = Outbox::new(stream, begun, admitted, &public.in_flight);
     let answers = |exchange, works| answer(public.clone(), exchange, peer, works);
-    streams(outbox, options(), admitted, leave, shutdown.clone(), answers).await;
+    streams(outbox, options(), admitted, leave, answers).await;
 }
 
 /// Accepts streams and gives them to `answers`, until one side ends the connection, the client does not read, or the
@@ -75,7 +73,6 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
     options: Builder,
     admitted: &Arc<Connection>,
     mut leave: Pin<&mut Notified<'_>>,
-    mut shutdown: ShutdownWatch,
     answers: impl Fn(Exchange, connections::Stream) -> A,
 ) {
     let begun = tokio::select! {
@@ -93,6 +90,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
             return;
         }
     };
+    let mut closes = pin!(admitted.closes());
     let (mut stops, mut leaves, mut malformed) = (false, false, 0);
     // Streams that come together count as one: the time is read once when the connection is idle again.
     let mut batch = None;
@@ -126,7 +124,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                 tracing::debug!(%error, "a connection failed");
                 return;
             }
-            _stops = shutdown.changed(), if !stops => {
+            () = closes.as_mut(), if !stops => {
                 connection.graceful_shutdown();
                 stops = true;
             }

@@ -51,6 +51,8 @@ impl BindError {
 pub(crate) struct Bound {
     /// The address with its real port.
     pub address: SocketAddr,
+    /// Whether it is a service manager's, so that connections wait in it while the server restarts.
+    pub is_passed: bool,
     listener: TcpListener,
 }
 
@@ -70,21 +72,25 @@ pub(crate) fn bind(key: &'static str, address: SocketAddr, only_v6: bool) -> Res
         socket.bind(&address.into())?;
         // As long a queue as the system allows.
         socket.listen(i32::MAX)?;
-        Bound::passed(socket.into())
+        Bound::new(socket.into(), false)
     };
     listen().map_err(|source| BindError { key, address, source })
 }
 
 impl Bound {
-    /// A socket that listens already.
+    /// A socket of a service manager, which listens already.
     pub(crate) fn passed(listener: TcpListener) -> io::Result<Self> {
+        Self::new(listener, true)
+    }
+
+    fn new(listener: TcpListener, is_passed: bool) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         #[cfg(target_os = "linux")]
         if let Err(error) = SockRef::from(&listener).set_tcp_notsent_lowat(MOST_UNSENT) {
             // Not every kind of socket that a service manager passes has it.
             tracing::debug!(%error, "unsent bytes of connections are not bounded");
         }
-        Ok(Self { address: listener.local_addr()?, listener })
+        Ok(Self { address: listener.local_addr()?, is_passed, listener })
     }
 
     /// Gives the socket to pingora, under its address.

@@ -116,7 +116,7 @@ impl TlsGate {
 
 #[async_trait]
 impl ServerApp for TlsGate {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, _: &ShutdownWatch) -> Option<Stream> {
         let Arrival { stream, peer, admitted } = self.gate.arrive(stream).await?;
         let Ok(connection) = admitted else { return None };
         let Ok(tcp) = stream.into_any().downcast::<Tcp>() else {
@@ -142,12 +142,8 @@ impl ServerApp for TlsGate {
                 return None;
             }
         };
-        self.gate.serve(stream, connection, shutdown).await;
+        self.gate.serve(stream, connection).await;
         None
-    }
-
-    async fn cleanup(&self) {
-        self.gate.cleanup().await;
     }
 }
 

@@ -142,6 +142,24 @@ fn at_the_end_all_are_told() {
     assert!(open.iter().all(has_to_go));
 }
 
+#[test]
+fn a_connection_closes_when_it_has_been_idle_for_so_long_and_each_knows_that_the_server_stops() {
+    let connections = connections(9, 9);
+    let open: Vec<Connection> = (0..3).map(|number| admit(&connections, Some(peer(number))).ok().unwrap()).collect();
+    // Later than the clock of this test will ever be.
+    open[0].set_idle(after(&connections, 3600));
+    open[1].set_busy();
+    let closes = open[1].closes();
+    assert!(closes.now_or_never().is_none() && !open[1].is_closing());
+    let closes = open[1].closes();
+    connections.wind_down();
+    connections.close_idle(Duration::ZERO);
+    assert!(closes.now_or_never().is_some() && open.iter().all(Connection::is_closing));
+    assert_eq!(open.iter().map(has_to_go).collect::<Vec<_>>(), [true, false, true]);
+    connections.close_idle(Duration::from_secs(1));
+    assert!(!has_to_go(&open[0]), "it was idle a moment ago");
+}
+
 /// What a test does with the connections.
 #[derive(Clone, Debug)]
 enum Step {

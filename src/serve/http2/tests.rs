@@ -3,7 +3,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
@@ -52,7 +51,6 @@ struct Server {
     /// How many answers were made.
     made: Arc<AtomicUsize>,
     serving: JoinHandle<Instant>,
-    _stop: watch::Sender<bool>,
 }
 
 /// A client that writes its frames by hand, and reads when it wants to.
@@ -81,7 +79,7 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
     let (ours, theirs) = duplex(16 << 10);
     let admitted = Arc::new(connections.admit(peer).now_or_never().unwrap().ok().unwrap());
     let made = Arc::new(AtomicUsize::new(0));
-    let (in_flight, (stop, stopping)) = (InFlight::default(), watch::channel(false));
+    let in_flight = InFlight::default();
     let body = Bytes::from(vec![b'x'; size]);
     let serving = {
         let (admitted, in_flight, made) = (admitted.clone(), in_flight.clone(), made.clone());
@@ -102,11 +100,11 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             options.max_send_buffer_size(PIECE);
             let outbox = Outbox::new(Box::new(ours), b"", &admitted, &in_flight);
             let leave = pin!(admitted.told_to_leave());
-            streams(outbox, options, &admitted, leave, stopping, answers).await;
+            streams(outbox, options, &admitted, leave, answers).await;
             Instant::now()
         })
     };
-    (Server { admitted, in_flight, made, serving, _stop: stop }, Client::new(theirs))
+    (Server { admitted, in_flight, made, serving }, Client::new(theirs))
 }
 
 impl Client {

@@ -217,3 +217,55 @@ async fn restarted(process: Process, setup: &Setup, data: &std::path::Path) -> P
     assert!(!said.contains("aborted"), "{said}");
     setup.spawn(data)
 }
+
+/// A connection, and whether the answer to its first request says that it ends.
+async fn asked(address: SocketAddr) -> io::Result<(TcpStream, bool)> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(b"HEAD /nothing HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 404 "), "{head}");
+    Ok((stream, head.contains("connection: close")))
+}
+
+/// Load balancers notice a stop some time after it.
+#[tokio::test]
+async fn a_server_that_stops_accepts_connections_for_a_while_and_says_that_each_ends() {
+    let mut server = Setup::offline().set("drain", "10m").start().await;
+    let (mut kept, ends) = asked(server.public).await.unwrap();
+    assert!(!ends);
+    server.process.signal("TERM");
+    // The first that is told so may have been accepted before.
+    let mut told = 0;
+    while told < 2 {
+        told += usize::from(asked(server.public).await.expect("it still accepts").1);
+    }
+    assert_eq!(kept.read(&mut [0]).await.unwrap(), 0, "an idle connection is closed");
+    assert_eq!(server.process.exit().await, 0);
+    assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_passed_socket_is_left_to_the_next_server() {
+    let dir = TempDir::new().unwrap();
+    let data = dir.path().join("data");
+    let sockets = Sockets::named(&["http", "admin"]);
+    let setup = with_sockets(Setup::offline().set("drain", "10m"), &sockets);
+    let process = setup.spawn(&data);
+    let (mut kept, ends) = asked(sockets.address(0)).await.unwrap();
+    assert!(!ends);
+    process.signal("TERM");
+    let (code, said) = process.end().await;
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(kept.read(&mut [0]).await.unwrap(), 0, "an idle connection is closed");
+    // It waits in the socket.
+    let waits = tokio::spawn(asked(sockets.address(0)));
+    let next = setup.spawn(&data);
+    let (_stream, ends) = waits.await.unwrap().unwrap();
+    assert!(!ends);
+    next.signal("INT");
+    assert_eq!(next.end().await.0, 0);
+}
