@@ -78,8 +78,8 @@ fn naive_rank(listing: &Value, word: &str, at: usize, is_where: bool, is_last: O
     let of_word = |(own, fields): (&String, &BTreeSet<Field>)| {
         let found = Occurrence::within(fields.iter().map(|field| *field as u32));
         let kind = naive(word, own, is_last.unwrap_or(false));
-        // As one word with its neighbour, it has no typing error.
-        let kind = kind.filter(|kind| is_last.is_some() || *kind != Match::Error);
+        // As one word with its neighbour, it has no typing error and is no plural: `golf s` is not `golf`.
+        let kind = kind.filter(|_| is_last.is_some() || own.starts_with(word));
         kind.map(|kind| order::rank(kind, found, at, is_where))
     };
     naive_words(listing).iter().filter_map(of_word).min()
@@ -296,6 +296,15 @@ fn the_whole_name_comes_before_its_beginning_its_words_other_fields_and_an_error
     assert_eq!(search(&dataset, "q=riverside&page=9").total, 5);
     assert!(ids(&dataset, "q=riverside&page=18446744073709551615").is_empty());
     assert!(ids(&dataset, "q=rivre").contains(&1) && ids(&dataset, "q=parc").is_empty(), "four letters have no error");
+}
+
+/// Two words as one are not its singular, of which the second word would be a part that nobody typed.
+#[test]
+fn a_letter_after_a_word_is_no_plural_of_it() {
+    let named = |name: &str| json!({"name": name, "sport": "golf"});
+    let dataset = dataset(&[named("Golf"), named("Golf S"), named("Golfs")]);
+    assert_eq!(ids(&dataset, "q=golf+s"), [2, 3]);
+    assert_eq!(ids(&dataset, "q=golfs"), [3, 1, 2]);
 }
 
 #[test]
