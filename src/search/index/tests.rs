@@ -1,5 +1,5 @@
 use super::super::words::tests::naive;
-use super::super::words::{Match, Occurrence};
+use super::super::words::Occurrence;
 use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
