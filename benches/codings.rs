@@ -1,6 +1,6 @@
 //! What keeping costs: codings by effort, on bodies of three sizes, and the reply cache. `cargo bench --bench codings`.
 //!
-//! `src/cache/coded/encode.rs` explains the levels. Sizes are printed beside the names.
+//! `src/data/cache/coded/encode.rs` explains the levels. Sizes are printed beside the names.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use grandstand::api::listing::ListingId;
 use grandstand::api::query::Parameters;
-use grandstand::cache::coded::{Effort, encode};
-use grandstand::cache::recent::Doorkeeper;
-use grandstand::cache::reply::Reply;
-use grandstand::cache::{Cache, Key};
-use grandstand::semantics::coding::Coding;
+use grandstand::data::cache::coded::{Effort, encode};
+use grandstand::data::cache::recent::Doorkeeper;
+use grandstand::data::cache::reply::Reply;
+use grandstand::data::cache::{Cache, Key};
+use grandstand::protocol::coding::Coding;
 use sample_origin::{Clock as OriginClock, Origin, Switches, World};
 
 fn origin() -> Origin {

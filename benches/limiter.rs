@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grandstand::clock::Monotonic;
-use grandstand::limit::{LimitConfig, Limiter};
+use grandstand::edge::limit::{LimitConfig, Limiter};
 
 /// Requests per second that the made-up clock lets arrive.
 const RATE: u64 = 100_000;

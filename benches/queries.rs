@@ -19,8 +19,8 @@ use grandstand::api::form::ListForm;
 use grandstand::api::links;
 use grandstand::api::query::Parameters;
 use grandstand::api::render::{Frame, ListPage, VolatileValues};
-use grandstand::snapshot::dataset::Dataset;
-use grandstand::snapshot::membership::Evidence;
+use grandstand::data::snapshot::dataset::Dataset;
+use grandstand::data::snapshot::membership::Evidence;
 
 use made_up::{CITIES, Dice, SPORTS, STATES, content, resident};
 

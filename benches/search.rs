@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use grandstand::api::query::search::SearchQuery;
-use grandstand::search::index::SearchIndex;
-use grandstand::snapshot::dataset::Dataset;
-use grandstand::snapshot::membership::Evidence;
+use grandstand::data::snapshot::dataset::Dataset;
+use grandstand::data::snapshot::membership::Evidence;
+use grandstand::edge::search::index::SearchIndex;
 
 use made_up::{Dice, content, resident};
 

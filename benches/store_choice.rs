@@ -1,4 +1,4 @@
-//! The choice of the durable store: redb as [`grandstand::store`] uses it, or immutable packs of blocks with a
+//! The choice of the durable store: redb as [`grandstand::data::store`] uses it, or immutable packs of blocks with a
 //! pointer file and an append-only log of details (`store_choice/packs.rs`, only as much as the measurement needs).
 //!
 //! `cargo bench --bench store_choice` prints a Markdown table for 1,000,000 listings; `LISTINGS=50000` measures fewer.
@@ -19,9 +19,9 @@ use grandstand::api::hash::ContentHash;
 use grandstand::api::listing::{ListingId, Summary};
 use grandstand::api::page::{Envelope, EnvelopeField};
 use grandstand::api::taxonomy::VolatileKeys;
-use grandstand::snapshot::content::Content;
-use grandstand::snapshot::meta::{Certificate, SnapshotMeta};
-use grandstand::store::{DataDir, DetailMeta, DetailRecord, DetailState, Store};
+use grandstand::data::snapshot::content::Content;
+use grandstand::data::snapshot::meta::{Certificate, SnapshotMeta};
+use grandstand::data::store::{DataDir, DetailMeta, DetailRecord, DetailState, Store};
 use packs::Packs;
 
 const ROLE: &str = "GRANDSTAND_STORE_CHOICE_ROLE";

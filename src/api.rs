@@ -1,6 +1,13 @@
 //! The API that is mirrored, as values: its JSON texts, its listings, its queries, its replies.
 //!
-//! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
+//! Pure: text in, values out. It knows neither sockets nor disks nor the clock. What a query means where the documentation
+//! is silent is a value here ([`odd`]); which meaning holds is found by [`crate::mirror::examiner`]. Not here: HTTP itself
+//! ([`crate::protocol`]), and which listings a query selects ([`crate::data::snapshot`]).
+//!
+//! Three types to know: [`query::ListQuery`], a query that is valid; [`listing::Summary`], one listing of a list with its
+//! hash; [`page::Envelope`], what the origin's lists have around their listings.
+//!
+//! Callers: most rooms above it.
 
 pub mod facets;
 pub mod folding;

@@ -1,6 +1,11 @@
-//! The command line: arguments and exit codes.
+//! The command line: arguments, exit codes and the terminal.
 //!
-//! 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
+//! A verb is one request to the admin API: over the socket in the data directory, over `--admin`, or to a server without
+//! listeners in the own process ([`target`]). 0: done; 1: failed; 64: the configuration or the command line is wrong. All
+//! that people read is written by [`terminal`], which does not panic where nobody reads. Not here: what a verb does
+//! ([`crate::server::admin`]).
+//!
+//! Callers: `main`; tests, through [`serve_within`].
 
 mod actions;
 mod audit;
@@ -26,13 +31,13 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use rustix::process::geteuid;
 
-use crate::app::error::AppError;
-use crate::app::signals;
-use crate::app::sockets::{expect_descriptors, files};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
+use crate::edge::serve::tls::provider;
 use crate::fleet::place::Place;
-use crate::serve::tls::provider;
+use crate::server::error::AppError;
+use crate::server::signals;
+use crate::server::sockets::{expect_descriptors, files};
 use crate::tasks::threads;
 use crate::words::{remedy, with_causes};
 
@@ -340,7 +345,7 @@ impl std::fmt::Display for Failure {
 
 /// A foreign text without control characters.
 fn plain(text: &str) -> String {
-    crate::semantics::excerpt::escaped(text)
+    crate::protocol::excerpt::escaped(text)
 }
 
 /// Reads the configuration from file, environment and command line, with all its mistakes.

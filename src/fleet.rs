@@ -13,10 +13,13 @@
 //! new chain. What a replica does about a head is one pure function: nothing, note the confirmation, fetch deltas,
 //! fetch everything, or refuse. Downloads go to files in the data directory whose names are the hashes of the objects,
 //! so that the next process can continue an unfinished one. The import says where the replica then stands
-//! ([`crate::snapshots::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a
+//! ([`crate::data::snapshots::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a
 //! repair, removes the digest; the same head is then taken again.
 //!
-//! Callers: [`crate::app`].
+//! Not here: what is in a bundle ([`crate::data::bundle`]), and how it becomes the newest snapshot
+//! ([`crate::data::snapshots`]). Three types to know: [`head::Head`], `Publisher`, `Follower`.
+//!
+//! Callers: [`crate::server`].
 //!
 #![doc = include_str!("fleet/FORMAT.md")]
 

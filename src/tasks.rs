@@ -2,6 +2,7 @@
 //!
 //! Callers: every room that reads the disk, computes for long, or shares a fetch.
 
+pub(crate) mod fair;
 pub(crate) mod single_flight;
 pub(crate) mod threads;
 

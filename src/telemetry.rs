@@ -1,7 +1,7 @@
 //! Counters for `/metrics`, `/status` and the console: answers, their sources, and connections.
 //!
-//! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::answer`] and
-//! [`crate::serve`] record, [`crate::admin`] prints.
+//! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::edge::answer`] and
+//! [`crate::edge::serve`] record, [`crate::server::admin`] prints.
 
 pub(crate) mod access;
 pub(crate) mod counters;
@@ -10,6 +10,7 @@ pub(crate) mod history;
 pub(crate) mod json_lines;
 pub(crate) mod lines;
 pub(crate) mod request_id;
+pub(crate) mod throttle;
 pub(crate) mod timing;
 
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use grandstand::app::{Sockets, run};
 use grandstand::config::Config;
+use grandstand::server::{Sockets, run};
 use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};

@@ -9,7 +9,7 @@ use grandstand::api::json;
 use grandstand::api::listing::{ListingId, Summary};
 use grandstand::api::page::Envelope;
 use grandstand::api::taxonomy::VolatileKeys;
-use grandstand::snapshot::content::Content;
+use grandstand::data::snapshot::content::Content;
 
 pub const SPORTS: u64 = 16;
 pub const STATES: u64 = 51;

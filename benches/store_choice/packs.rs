@@ -13,8 +13,8 @@ use std::thread;
 use bytes::Bytes;
 use grandstand::api::hash::ContentHash;
 use grandstand::api::listing::{ListingId, Summary};
-use grandstand::snapshot::content::Content;
-use grandstand::store::DetailRecord;
+use grandstand::data::snapshot::content::Content;
+use grandstand::data::store::DetailRecord;
 use xxhash_rust::xxh3::xxh3_64;
 
 type Key = [u8; 16];

@@ -1,6 +1,6 @@
 //! Facets: how many results of a search have each sport and each state.
 //!
-//! Callers: [`crate::snapshot`] counts, [`super::render`] and [`crate::pages`] show.
+//! Callers: [`crate::data::snapshot`] counts, [`super::render`] and [`crate::edge::pages`] show.
 
 use super::json::quote_into;
 use super::taxonomy::TaxonomyKind;

@@ -1,7 +1,7 @@
 //! Words of a text in the form in which a search compares them: without case and accents.
 //!
 //! `Kāne‘ohe` and `KANEOHE` are the same word, and so are `Łódź` and `lodz`, `U.S.` and `us`. Other than
-//! [`super::odd::folded`], which keeps what slugs differ in. Callers: [`super::query::search`], [`crate::search`].
+//! [`super::odd::folded`], which keeps what slugs differ in. Callers: [`super::query::search`], [`crate::edge::search`].
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;

@@ -1,8 +1,8 @@
 //! The form of the origin's lists, where it is another one than the documentation leads to expect: what is answered is
 //! the same, but it looks otherwise.
 //!
-//! Pure. Callers: `mirror::examiner` learns it from answers, [`crate::snapshot`] keeps it, [`crate::api::render`] and
-//! [`crate::answer`] follow it.
+//! Pure. Callers: `mirror::examiner` learns it from answers, [`crate::data::snapshot`] keeps it, [`crate::api::render`] and
+//! [`crate::edge::answer`] follow it.
 
 use std::collections::BTreeSet;
 

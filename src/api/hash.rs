@@ -1,7 +1,7 @@
 //! Hashes: of one piece of content (a summary, a detail, a taxonomy), and of files.
 //!
-//! Not the hash of a storage block or an entity tag, which are built from it. Callers: [`crate::snapshot`],
-//! [`crate::store`], [`crate::api::render`], [`crate::bundle`], `fleet`; every type that shows a hash uses
+//! Not the hash of a storage block or an entity tag, which are built from it. Callers: [`crate::data::snapshot`],
+//! [`crate::data::store`], [`crate::api::render`], [`crate::data::bundle`], `fleet`; every type that shows a hash uses
 //! [`write_hex`].
 
 use std::fmt;

@@ -10,7 +10,7 @@ use memchr::{memchr, memchr2};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::semantics::excerpt;
+use crate::protocol::excerpt;
 
 /// Deeper nesting is refused: no listing needs it, and a hostile text could exhaust the stack.
 pub const MAX_DEPTH: usize = 64;

@@ -1,8 +1,8 @@
 //! Links and addresses: the `Link` field (RFC 8288) written and read, and addresses of the origin that become ours: `api_url`
 //! in a taxonomy, `Location` in a head.
 //!
-//! Every other byte of a text stays. Callers: [`crate::answer`] for rendered answers, [`crate::proxy`] for those of the
-//! origin; [`crate::app`] builds the rules.
+//! Every other byte of a text stays. Callers: [`crate::edge::answer`] for rendered answers, [`crate::edge::proxy`] for those of the
+//! origin; [`crate::server`] builds the rules.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use url::Url;
 
-use crate::semantics::target::path_below;
+use crate::protocol::target::path_below;
 
 use super::json::{self, JsonError, MAX_MEMBERS, Token};
 use super::query::search::SearchQuery;

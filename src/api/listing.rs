@@ -1,7 +1,7 @@
 //! A listing: its id, and its summary as the origin sent it.
 //!
 //! A summary is kept as text, byte for byte; the few fields that filters need are read from it and never written
-//! back. Callers: [`crate::api::page`], [`crate::snapshot`], [`crate::store`], [`crate::mirror`].
+//! back. Callers: [`crate::api::page`], [`crate::data::snapshot`], [`crate::data::store`], [`crate::mirror`].
 
 use std::borrow::Cow;
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! A request belongs to a [`Row`] of the table, whose [`Meaning`] the examiner finds out, or it has an odd value, which
 //! only the origin can answer. What only the data shows to be odd, an unknown slug or a page beyond the last, is found in
-//! [`crate::snapshot::odd`]. Callers: [`crate::snapshot::odd`], `mirror::examiner`, [`crate::answer`].
+//! [`crate::data::snapshot::odd`]. Callers: [`crate::data::snapshot::odd`], `mirror::examiner`, [`crate::edge::answer`].
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! The query of a list, parsed once into the form that is its cache key.
 //!
-//! Callers: [`crate::answer`] parses, [`crate::snapshot`] answers, [`crate::mirror`] asks the origin with it.
+//! Callers: [`crate::edge::answer`] parses, [`crate::data::snapshot`] answers, [`crate::mirror`] asks the origin with it.
 
 pub mod file;
 pub mod finder;

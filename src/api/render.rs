@@ -1,6 +1,6 @@
 //! Bodies and entity tags of snapshot answers, by copying slices of stored text.
 //!
-//! Nothing is parsed and nothing re-serialised. Callers: [`crate::answer`].
+//! Nothing is parsed and nothing re-serialised. Callers: [`crate::edge::answer`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -301,7 +301,7 @@ impl Tag {
 }
 
 /// The document of `/changes.json`: which listings came, changed and went between two snapshots.
-/// [`crate::snapshot::journal`] finds the changes.
+/// [`crate::data::snapshot::journal`] finds the changes.
 pub(crate) struct ChangesDocument<'a> {
     /// The id of the earlier snapshot, as the client named it.
     pub since: &'a str,

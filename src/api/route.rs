@@ -1,7 +1,7 @@
 //! From a normalised path to the endpoint that it names: of the API, of a document of this server, of a dump.
 //!
-//! Names only: [`crate::pages`] renders documents, [`crate::dumps`] writes dumps. Callers: [`crate::answer`],
-//! [`crate::cache`], [`crate::pages`], [`crate::dumps`], the commands.
+//! Names only: [`crate::edge::pages`] renders documents, [`crate::edge::dumps`] writes dumps. Callers: [`crate::edge::answer`],
+//! [`crate::data::cache`], [`crate::edge::pages`], [`crate::edge::dumps`], the commands.
 
 use crate::telemetry::RouteLabel;
 use crate::words::named;

@@ -1,7 +1,7 @@
 //! The shape of JSON values whose form nobody documented: their fields, types, how often each is there, an example.
 //!
 //! Values are collected into it; [`Shape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
-//! Callers: [`crate::pages`].
+//! Callers: [`crate::edge::pages`].
 
 use std::collections::BTreeMap;
 

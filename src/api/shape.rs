@@ -1,7 +1,7 @@
 //! The shape of a request: of a list query the set of its filters and the form of its `modified_since`; of an open case its
 //! row. What requests of one shape mean at the origin is found out by examples.
 //!
-//! Callers: [`crate::snapshot::verdicts`] keeps a verdict for each, `mirror::examiner` asks.
+//! Callers: [`crate::data::snapshot::verdicts`] keeps a verdict for each, `mirror::examiner` asks.
 
 use std::fmt;
 

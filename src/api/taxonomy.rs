@@ -1,8 +1,8 @@
 //! The three taxonomies: their texts, their terms, and the volatile fields of a body.
 //!
 //! The origin chooses the names of a term's fields, so a term is any object with a `slug`;
-//! [`crate::snapshot::membership`] learns the meaning of the other fields. Callers: [`crate::mirror`],
-//! [`crate::snapshot`], [`crate::store`], [`crate::api::render`].
+//! [`crate::data::snapshot::membership`] learns the meaning of the other fields. Callers: [`crate::mirror`],
+//! [`crate::data::snapshot`], [`crate::data::store`], [`crate::api::render`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;

@@ -10,8 +10,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::admin::facts::ReloadFacts;
 use crate::config::UNCHANGED;
+use crate::server::admin::facts::ReloadFacts;
 use crate::words::counted;
 
 use super::target::Named;

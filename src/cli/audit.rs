@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use http::Method;
 
-use crate::admin::facts::StatusFacts;
-use crate::app::hosted::Purpose;
 use crate::config::{LogConfig, LogLevel};
 use crate::mirror::examiner::report::{Job, Report};
+use crate::server::admin::facts::StatusFacts;
+use crate::server::hosted::Purpose;
 use crate::words::counted;
 
 use super::Failure;

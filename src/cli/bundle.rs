@@ -2,9 +2,9 @@
 //!
 //! Callers: [`super`].
 
+mod atomic_file;
 mod export;
 mod import;
-mod unfinished;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 
 use super::terminal::{bytes_bar, facts, say, tell};
 use super::{Failure, FileError, Sources, load, plain};
-use crate::app::fleet::trusted_keys;
-use crate::bundle::signature::{self as trust, Claim, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
-use crate::bundle::{self, Bundle as Opening, Manifest};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
-use crate::semantics::freshness::{age_seconds, is_from_the_future};
-use crate::snapshot::dataset::{Dataset, DatasetError};
-use crate::store::nameless;
+use crate::data::bundle::signature::{self as trust, Claim, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
+use crate::data::bundle::{self, Bundle as Opening, Manifest};
+use crate::data::snapshot::dataset::{Dataset, DatasetError};
+use crate::data::store::nameless;
+use crate::protocol::freshness::{age_seconds, is_from_the_future};
+use crate::server::fleet::trusted_keys;
 use crate::words::{counted, seconds};
 
 /// Arguments of `grandstand bundle`.

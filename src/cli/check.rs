@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::admin::health::NOTHING_TO_SERVE;
-use crate::bundle::signature::{SignatureError, Signer};
 use crate::config::{Examined, Finding, Loaded, Use};
-use crate::store::DataDir;
+use crate::data::bundle::signature::{SignatureError, Signer};
+use crate::data::store::DataDir;
+use crate::server::admin::health::NOTHING_TO_SERVE;
 
 use super::terminal::{say, tell};
 use super::{EXIT_CONFIG, Failure, Sources, examine_to_serve};

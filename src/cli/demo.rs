@@ -14,12 +14,12 @@ use std::time::Instant;
 use clap::Args;
 use rustix::process::{Signal, geteuid, getpid, kill_process};
 
-use crate::app::core::Core;
-use crate::app::error::AppError;
-use crate::app::serve;
-use crate::app::signals;
-use crate::app::sockets::Sockets;
 use crate::config::BaseUrl;
+use crate::server::core::Core;
+use crate::server::error::AppError;
+use crate::server::serve;
+use crate::server::signals;
+use crate::server::sockets::Sockets;
 use crate::words::counted;
 
 use super::serve::source;

@@ -32,12 +32,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::cache::coded::{Effort, encode};
 use crate::clock::{self, Clock, WallTime};
-use crate::limit::{LimitConfig, Limiter};
-use crate::semantics::coding::{Coding, negotiate};
-use crate::semantics::precondition::{EntityTag, Precondition, evaluate};
-use crate::serve::listener::BindError;
+use crate::data::cache::coded::{Effort, encode};
+use crate::edge::limit::{LimitConfig, Limiter};
+use crate::edge::serve::listener::BindError;
+use crate::protocol::coding::{Coding, negotiate};
+use crate::protocol::precondition::{EntityTag, Precondition, evaluate};
 use crate::words::counted;
 
 use super::Failure;

@@ -6,15 +6,15 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser as _};
 
-use crate::app::Probe;
-use crate::app::core::Core;
-use crate::app::error::AppError;
-use crate::app::reload::ConfigSource;
-use crate::app::signals;
-use crate::app::sockets::{PassedSockets, Sockets};
-use crate::app::stop::Orders;
 use crate::config::{Config, Loaded, LogConfig};
-use crate::store::{DataDir, Holder, StoreError};
+use crate::data::store::{DataDir, Holder, StoreError};
+use crate::server::Probe;
+use crate::server::core::Core;
+use crate::server::error::AppError;
+use crate::server::reload::ConfigSource;
+use crate::server::signals;
+use crate::server::sockets::{PassedSockets, Sockets};
+use crate::server::stop::Orders;
 use crate::tasks::threads;
 
 use super::terminal::{Lines, Log, handle_panics, log_to, start_server_log};
@@ -68,7 +68,7 @@ fn serve(
         tracing::warn!(%error, "whether bundles must be signed could not be stored for `bundle import`");
     }
     let listens = config.clone();
-    Ok(crate::app::serve(&config, sockets, core, Some(source), |probe| orders(&listens, probe))?)
+    Ok(crate::server::serve(&config, sockets, core, Some(source), |probe| orders(&listens, probe))?)
 }
 
 /// Serves as `grandstand serve` with these arguments does, within a program that may run other servers, and returns when it

@@ -22,14 +22,14 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio_util::io::ReaderStream;
 
-use crate::admin::bundle::SIGNATURE;
-use crate::admin::facts::StatusFacts;
-use crate::admin::guard::Refusal;
-use crate::app::hosted::Hosted;
 use crate::config::{Config, Proxy, Secret};
-use crate::upstream::connector::Connector;
-use crate::upstream::trust::tls;
-use crate::upstream::wire::reason;
+use crate::origin::connector::Connector;
+use crate::origin::trust::tls;
+use crate::origin::wire::reason;
+use crate::server::admin::bundle::SIGNATURE;
+use crate::server::admin::facts::StatusFacts;
+use crate::server::admin::guard::Refusal;
+use crate::server::hosted::Hosted;
 use crate::words::with_causes;
 
 use super::Failure;

@@ -9,13 +9,13 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::admin::facts::StatusFacts;
-use crate::admin::snapshots::Action;
-use crate::app::core::expect_data;
-use crate::app::hosted::Purpose;
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel};
-use crate::upstream::status::Held;
+use crate::origin::status::Held;
+use crate::server::admin::facts::StatusFacts;
+use crate::server::admin::snapshots::Action;
+use crate::server::core::expect_data;
+use crate::server::hosted::Purpose;
 use crate::words::{bytes, counted, seconds};
 
 use super::server::Server;

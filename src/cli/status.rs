@@ -13,11 +13,11 @@ use http::Method;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::admin::facts::{DetailFacts, StatusFacts};
 use crate::clock::Clock;
+use crate::origin::status::OriginState;
+use crate::server::admin::facts::{DetailFacts, StatusFacts};
 use crate::tasks::blocking;
 use crate::telemetry::findings::Raised;
-use crate::upstream::status::OriginState;
 use crate::words::{bytes, counted, seconds};
 
 use super::server::{Server, ServerLook};

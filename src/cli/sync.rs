@@ -10,11 +10,11 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::admin::facts::{BudgetFacts, StatusFacts};
-use crate::app::hosted::Purpose;
 use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
-use crate::snapshot::meta::Certificate;
-use crate::upstream::status::{LastError, Progress};
+use crate::data::snapshot::meta::Certificate;
+use crate::origin::status::{LastError, Progress};
+use crate::server::admin::facts::{BudgetFacts, StatusFacts};
+use crate::server::hosted::Purpose;
 use crate::words::counted;
 
 use super::server::Server;

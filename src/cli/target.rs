@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::admin::socket::path_in;
-use crate::app::error::AppError;
-use crate::app::hosted::{Hosted, Purpose};
 use crate::config::{Config, Examined};
-use crate::store::{DataDir, StoreError, process};
+use crate::data::store::{DataDir, StoreError, process};
+use crate::server::admin::socket::path_in;
+use crate::server::error::AppError;
+use crate::server::hosted::{Hosted, Purpose};
 
 use super::server::Server;
 use super::terminal::tell;

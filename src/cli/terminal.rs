@@ -24,7 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::clock::Clock;
 use crate::config::{LogConfig, LogFormat};
-use crate::semantics::excerpt::escaped;
+use crate::protocol::excerpt::escaped;
 use crate::telemetry::json_lines::JsonLines;
 use crate::telemetry::lines::{standard_error, start_standard_error};
 
@@ -433,7 +433,7 @@ pub(super) fn handle_panics() {
     ONCE.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| match standard_error() {
-            _ if crate::store::catches_panics() => {}
+            _ if crate::data::store::catches_panics() => {}
             // Not where the panic is within the log itself.
             Some(queue) if dispatcher::has_been_set() && tracing::enabled!(Level::ERROR) => {
                 let (thread, trace) = (std::thread::current(), Backtrace::capture());

@@ -1,7 +1,7 @@
 //! Pauses before the next try: doubled after each failure, and shortened at random.
 //!
 //! The jitter is from the operating system or, for repeatable runs, from a seed. Not for secrets. Callers: whoever tries
-//! again: [`crate::upstream`], [`crate::mirror`], [`crate::fleet`].
+//! again: [`crate::origin`], [`crate::mirror`], [`crate::fleet`].
 
 use std::sync::Arc;
 use std::time::Duration;

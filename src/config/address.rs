@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use url::Url;
 
-use crate::semantics::client_address::canonical;
-use crate::semantics::target;
+use crate::protocol::client_address::canonical;
+use crate::protocol::target;
 
 use super::errors::quoted;
 use super::sources::Node;

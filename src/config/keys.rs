@@ -13,7 +13,7 @@ use http::header::{ACCEPT, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 
-use crate::semantics::caching::Allowed;
+use crate::protocol::caching::Allowed;
 use crate::words::named;
 
 use super::Use::{self, Mirror, Offline, Replica, Shield};

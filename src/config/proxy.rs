@@ -1,6 +1,6 @@
 //! The proxy of the origin or of an object store: the one that a key names, or those of the usual variables.
 //!
-//! Nothing is connected here. Callers: [`super::keys`], [`super::checks`]; [`crate::upstream`] asks it about each address.
+//! Nothing is connected here. Callers: [`super::keys`], [`super::checks`]; [`crate::origin`] asks it about each address.
 
 use std::collections::BTreeMap;
 use std::fmt;

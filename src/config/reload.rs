@@ -1,7 +1,7 @@
 //! What a reload changes: two configurations become the one that takes effect, and tasks hear of it.
 //!
 //! Which keys a reload takes is declared with them ([`super::keys`]). Callers: every room that reads a key that a reload
-//! can change; [`crate::app`] changes it.
+//! can change; [`crate::server`] changes it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::watch;
 
-use crate::semantics::client_address::household;
+use crate::protocol::client_address::household;
 
 use super::Config;
 use super::declaration::{DeclaresKeys as _, Reload};

@@ -1,7 +1,7 @@
 //! Whether a mirror with this configuration can confirm its data in time: how old copies of caches before the origin are,
 //! and how often the budget has room for a refresh, against `ttl`.
 //!
-//! Pure. Callers: [`super::checks`], and [`crate::admin`] for a mirror that runs.
+//! Pure. Callers: [`super::checks`], and [`crate::server::admin`] for a mirror that runs.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The address of a map's tiles: a template, and the server that browsers may load images from.
 //!
-//! Callers: [`super::keys`]; [`crate::app`] passes both parts on.
+//! Callers: [`super::keys`]; [`crate::server`] passes both parts on.
 
 use url::Url;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 
-use crate::semantics::caching::{Allowed, is_never_onward};
+use crate::protocol::caching::{Allowed, is_never_onward};
 use crate::words::grouped;
 
 use super::declaration::{About, DeclaresKeys, written};

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Key;
 use crate::api::hash::Digest;
-use crate::bundle::signature::{KeyId, MAX_SIGNATURE, Signature, SignatureError, Signer, TrustedKeys};
 use crate::clock::WallTime;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::meta::Certificate;
+use crate::data::bundle::signature::{KeyId, MAX_SIGNATURE, Signature, SignatureError, Signer, TrustedKeys};
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::meta::Certificate;
 
 /// The longest file, in bytes.
 pub(crate) const MOST_BYTES: u64 = 256 << 10;

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::api::hash::Digest;
-use crate::snapshot::content::SnapshotId;
+use crate::data::snapshot::content::SnapshotId;
 
 /// The first eight bytes of a digest, which stand in names.
 type ShortDigest = Digest<8>;

@@ -1,20 +1,20 @@
 //! The publisher: writes the current snapshot to an object store, for replicas to follow.
 //!
 //! Publishing is a comparison, repeated: each round reads the head, [`plan`] says what the object store lacks of what should
-//! lie there, and the task writes objects first and then the head. [`tidy`] compares all objects more seldom. Remembered are
+//! lie there, and the task writes objects first and then the head. [`garbage`] compares all objects more seldom. Remembered are
 //! the last head with its number, and the place of its chain in the details: the ledger has them, too. After a failure it
 //! tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store, rollback) makes no
 //! difference.
 //!
 //! One task of its own. It shares only snapshots and the data directory with the threads that serve clients, so it never
-//! disturbs them. Callers: [`crate::app`].
+//! disturbs them. Callers: [`crate::server`].
 
+mod garbage;
 mod ledger;
 mod plan;
 pub(crate) mod status;
 #[cfg(test)]
 mod tests;
-mod tidy;
 mod write;
 
 use std::path::PathBuf;
@@ -26,22 +26,22 @@ use tokio::time::sleep;
 
 use super::head::is_ahead;
 use super::place::{Place, PlaceError};
-use crate::bundle::signature::{SignatureError, Signer, TrustedKeys};
 use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::config::{Config, PublishConfig};
+use crate::data::bundle::signature::{SignatureError, Signer, TrustedKeys};
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshots::Snapshots;
+use crate::data::snapshots::export::Unsent;
+use crate::data::store::Store;
 use crate::mirror::details::Details;
-use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::Snapshots;
-use crate::snapshots::export::Unsent;
-use crate::store::Store;
 use crate::tasks::blocking;
 
+use garbage::Checks;
 use ledger::Whose;
 pub(crate) use ledger::release;
 use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS, Stored};
 use status::{PublishError, PublishFacts, PublishStatus};
-use tidy::Checks;
 use write::{InStore, Rival};
 
 /// How often the task looks whether details have arrived, objects must be checked, or a full bundle is due.

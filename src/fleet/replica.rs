@@ -1,9 +1,9 @@
 //! A replica: polls the head of an object store, fetches and verifies the bundles that it lacks, and imports them.
 //!
 //! It never stops serving: a failure is logged, shown in `/status`, and tried again. [`mod@decide`] says what to do about
-//! a head; [`take`] carries it out; [`fetch`] moves bytes; [`crate::snapshots::follow`] writes. A mirror with an empty
+//! a head; [`take`] carries it out; [`fetch`] moves bytes; [`crate::data::snapshots::follow`] writes. A mirror with an empty
 //! disk takes its first data in the same way, once; after that it asks its origin, as any mirror. Callers:
-//! [`crate::app`].
+//! [`crate::server`].
 
 mod decide;
 mod fetch;
@@ -20,15 +20,15 @@ use url::Url;
 use super::head::{self, Head};
 use super::keys::Key;
 use super::place::{Place, PlaceError, UpdateVersion};
-use crate::bundle::signature::TrustedKeys;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::Settings;
+use crate::data::bundle::signature::TrustedKeys;
+use crate::data::snapshots::Snapshots;
+use crate::data::snapshots::follow::{self, Stand, Took};
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
-use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::Snapshots;
-use crate::snapshots::follow::{self, Stand, Took};
+use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 
 use decide::{BadObject, Decision, FollowError, believed_ms, decide, taken};

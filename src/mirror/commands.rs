@@ -1,6 +1,6 @@
 //! Commands to the running mirror or replica, and how it receives them.
 //!
-//! Callers: [`crate::admin`], [`super::examiner`] and [`super::sweep`] ask, [`super::task`] and [`crate::fleet`] take.
+//! Callers: [`crate::server::admin`], [`super::examiner`] and [`super::sweep`] ask, [`super::task`] and [`crate::fleet`] take.
 
 use std::sync::Arc;
 

@@ -2,6 +2,14 @@
 //!
 //! A copy is valid for an interval of the origin's time: from when its content was first seen to when it was last
 //! confirmed. Retries are up to the callers: most modules beside it.
+//!
+//! An answer is as old as its
+//! `Age` or the time since its `Date` says, whichever is more (RFC 9111 §4.2.3): it does not matter whether the CDN
+//! keeps the origin's `Date` or sets its own. How far the origin's clock is behind ours is learned from answers that no
+//! cache kept ([`crate::clock::Clock::origin_lag_ms`]). So an old copy in the CDN can neither certify nor replace newer
+//! data. A `generated_at` in the body makes the date earlier, unless [`crate::origin::generated_at`] finds that it is not a
+//! time of generation. An answer without `Age` may be an old copy of a cache that does not say so: a changed detail is
+//! then asked for once more ([`super::details`]), and once such a cache was seen, the answer confirms less.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,18 +24,18 @@ use crate::api::page::{self, Page};
 use crate::api::taxonomy::{self, VolatileKeys};
 use crate::clock::backoff::doubled;
 use crate::clock::{Monotonic, WallTime};
-use crate::semantics::freshness;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::store::{CopyMeta, Store, StoreError};
+use crate::data::snapshot::pointer::SnapshotPointer;
+use crate::data::store::{CopyMeta, Store, StoreError};
+use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
+use crate::origin::generated_at::{self, Before, Dated, Place};
+use crate::origin::window::Class;
+use crate::protocol::freshness;
 use crate::tasks::{Aborted, blocking};
-use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::upstream::stamps::{self, Before, Dated, Place};
-use crate::upstream::window::Class;
 
 use super::pass;
 use super::wording::Wording;
 
-pub(super) use crate::upstream::stamps::DATE_GRAIN_MS;
+pub(super) use crate::origin::generated_at::DATE_GRAIN_MS;
 
 /// After this time the origin's clock, which counts seconds, has advanced.
 const MOVED_ON: Duration = Duration::from_millis(1100);
@@ -332,7 +340,7 @@ impl Copies {
         let hash = self.volatile.read().hash(text);
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
         let before = text_before.zip(known.as_ref()).map(|(before, (meta, _))| Before {
-            stamp: stamps::stamp(before),
+            stamp: generated_at::stamp(before),
             fetched_ms: meta.fetched_ms,
             changed: !is_same,
             // Each refresh looks at the first page of the list only.

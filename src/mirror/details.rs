@@ -1,16 +1,16 @@
 //! Details: a set beside the snapshot, by listing id. Storing one publishes nothing.
 //!
 //! [`Details`] stores them and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
-//! [`crate::answer`], which reads and requests single details.
+//! [`crate::edge::answer`], which reads and requests single details.
 
-mod arrivals;
 mod fetch;
 mod index;
-mod once;
+mod on_demand;
 mod retries;
 #[cfg(test)]
 mod tests;
 pub mod worker;
+mod write_behind;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,20 +21,20 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
-use crate::bundle::Counts;
-use crate::cache::Cache;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::snapshots::KnownDetails;
-use crate::store::{DetailRecord, DetailState, Store, StoreError};
+use crate::data::bundle::Counts;
+use crate::data::cache::Cache;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::pointer::SnapshotPointer;
+use crate::data::snapshots::KnownDetails;
+use crate::data::store::{DetailRecord, DetailState, Store, StoreError};
 
 use crate::tasks::blocking;
 
-use arrivals::Arrivals;
 pub(crate) use fetch::asked_once;
 pub(crate) use index::Covered;
 use index::{DetailIndex, KnownDetail};
-use once::ClientFetches;
+use on_demand::ClientFetches;
+use write_behind::Arrivals;
 
 /// The details of all listings; cheap to clone.
 #[derive(Clone)]

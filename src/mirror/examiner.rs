@@ -9,10 +9,10 @@
 //! same data, so that no edit explains it. From the first difference on, the shape is read through, and so is every shape
 //! that has its filters and more, until it is confirmed itself. Where the list of one term differs and that of another one
 //! does not, it is the term that is read through, and not the shape. An open case is read through until two examples with
-//! different values allow the same one of five meanings; by that it is answered. The verdicts ([`crate::snapshot::verdicts`]) are the
+//! different values allow the same one of five meanings; by that it is answered. The verdicts ([`crate::data::snapshot::verdicts`]) are the
 //! origin's, so they outlive snapshots and travel in bundles. All shapes are asked after the first list, before the
 //! details; then a few examples an hour ([`mod@schedule`]). In every other turn it compares a sample of the ordinary
-//! requests; an audit compares many ([`mod@audit`]). Callers: [`crate::app`] runs it, [`crate::admin`] asks for audits.
+//! requests; an audit compares many ([`mod@audit`]). Callers: [`crate::server`] runs it, [`crate::server::admin`] asks for audits.
 
 mod answer;
 mod asked;
@@ -36,14 +36,14 @@ use rand::RngExt as _;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::{Shape, TermName};
 use crate::clock::Monotonic;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::meta::Certificate;
-use crate::snapshot::pointer::Snapshot;
-use crate::snapshot::verdicts::table::{Heard, Moment, State, Tried};
-use crate::store::VERDICTS;
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::meta::Certificate;
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshot::verdicts::table::{Heard, Moment, State, Tried};
+use crate::data::store::VERDICTS;
+use crate::origin::client::Asker;
+use crate::origin::window::Class;
 use crate::tasks::{Aborted, blocking};
-use crate::upstream::client::Asker;
-use crate::upstream::window::Class;
 
 use super::MirrorContext;
 use asked::{Asked, Said};

@@ -19,8 +19,8 @@ use crate::api::query::ListQuery;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
 use crate::clock::Monotonic;
-use crate::snapshot::content::Content;
-use crate::snapshot::dataset::Dataset;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::dataset::Dataset;
 
 use super::order::Rule;
 

@@ -13,8 +13,8 @@ use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{EnvelopeField, Page};
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
-use crate::snapshot::content::Content;
-use crate::snapshot::dataset::Dataset;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::dataset::Dataset;
 use crate::words::named;
 
 use super::copies::Copy;

@@ -1,14 +1,14 @@
 //! The sweep: looks at every page again, slowly, for what a refresh cannot see.
 //!
 //! Its conditional requests use the background's tenth of the budget and never delay a refresh. It only reports what it
-//! finds; the mirror then reads the whole list again. Callers: [`crate::app`] runs it.
+//! finds; the mirror then reads the whole list again. Callers: [`crate::server`] runs it.
 
 use std::time::Duration;
 
 use crate::api::query::ListQuery;
 use crate::clock::WallTime;
-use crate::upstream::client::Asker;
-use crate::upstream::window::Class;
+use crate::origin::client::Asker;
+use crate::origin::window::Class;
 
 use super::{MirrorContext, pass, refresh};
 

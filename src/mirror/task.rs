@@ -3,10 +3,40 @@
 //! One task decides what is published; details and sweep have workers of their own. No step takes long, so that a
 //! refresh is never late: every page is read batch by batch, a step requests each resource once, and work that waits
 //! for the origin's CDN or after a failure waits in the [`Schedule`], not in a sleep. A step returns what follows, and
-//! [`Mirror::apply`] writes it down. Callers: [`crate::app`] runs it.
+//! [`Mirror::apply`] writes it down. Callers: [`crate::server`] runs it.
+//!
+//! # The life of a refresh
+//!
+//! A first crawl (`reading`) fetches every page and taxonomy, batch by batch. If [`pass`](super::pass) finds that they are one
+//! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
+//! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
+//! has time to drop old copies, and refreshes continue.
+//!
+//! A refresh ([`refresh`](super::refresh)) sends at most five conditional requests. If the answers differ from the newest
+//! snapshot, `amend` places the changed listings by the rule that explains the origin's order
+//! ([`order`](super::order)), reads the pages that hold them, and finds deleted listings by bisection. If a page disagrees or doubt
+//! remains, every page is read again. Whether the list was amended or read again, the conditional requests are then sent
+//! once more, and the list is published if they show no further change.
+//!
+//! Pages that contradict each other although they do not change (`inconsistent_pages`) are lived with: what
+//! they lack is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total
+//! that the origin states if that is not the number of listings.
+//!
+//! | certificate | what it says |
+//! |---|---|
+//! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
+//! | `full` | there is one instant at which the origin had exactly this data |
+//! | `incremental` | a refresh of a full or incremental snapshot. While it ran, the first page, the taxonomies and the answer to the probe did not change; the rest of the list is derived from them and from the snapshot before |
+//! | `best-effort` | three tries gave no proof, or the pages contradict each other; `/status` says what is not proven |
+//!
+//! **A refresh misses two things,** if they are not on the first page and the counts of the terms stay the same: a
+//! change that leaves `modified` as it was; and a deletion together with the insertion of a listing with an old
+//! `modified`. [`sweep`](super::sweep) reads every page from time to time and finds them. A change of a detail that does not
+//! change its summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to
+//! everything.
 
 mod amend;
-mod contradicting;
+mod inconsistent_pages;
 mod judge;
 mod publish;
 mod reading;
@@ -20,21 +50,21 @@ use std::time::Duration;
 use crate::api::hash::ContentHash;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::dataset::DatasetError;
-use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::{Certificate, SnapshotMeta};
-use crate::snapshot::pointer::Snapshot;
-use crate::snapshots::{Snapshots, SnapshotsError};
-use crate::store::{Store, StoreError};
+use crate::data::snapshot::dataset::DatasetError;
+use crate::data::snapshot::membership::Evidence;
+use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshots::{Snapshots, SnapshotsError};
+use crate::data::store::{Store, StoreError};
+use crate::origin::status::{CopiesWait, OriginState, OriginStatus, Progress};
+use crate::protocol::excerpt::Excerpt;
 use crate::tasks;
-use crate::upstream::status::{CopiesWait, OriginState, OriginStatus, Progress};
 
 use super::commands::Commands;
 use super::copies::{Copies, CopyError};
 use super::{MirrorContext, pass};
 
-use contradicting::Contradictions;
+use inconsistent_pages::Contradictions;
 use publish::{ShrinkGuard, changed};
 use refresh::Questions;
 use schedule::{Doing, Failure, MirrorStep, Next, Outlay, Purpose, Schedule, ScheduleFacts, Work};

@@ -16,8 +16,8 @@ use crate::api::listing::ListingId;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::api::values;
 use crate::clock::Monotonic;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::upstream::client::{Answer, Asker, OriginClient};
+use crate::data::snapshot::pointer::SnapshotPointer;
+use crate::origin::client::{Answer, Asker, OriginClient};
 
 /// So many listings, at least, show that a field is volatile.
 const FEWEST: usize = 20;

@@ -2,7 +2,7 @@
 //! result.
 //!
 //! The fetch (a *flight*) runs in a task that the caller spawns: a client that leaves does not end it. If the task
-//! panics, the next request starts another fetch. Callers: [`crate::mirror::details`], [`crate::proxy`].
+//! panics, the next request starts another fetch. Callers: [`crate::mirror::details`], [`crate::edge::proxy`].
 
 use std::collections::HashMap;
 use std::hash::Hash;

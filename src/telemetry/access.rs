@@ -2,7 +2,7 @@
 //!
 //! The thread of a [`LineQueue`] formats and writes them, so that a slow disk delays no answer. Text is the combined format
 //! of Apache and nginx, then microseconds, outcome and id. No byte of a client ends a line or reaches a terminal as a control
-//! character. Callers: [`crate::answer`] hands in lines, [`crate::app`] opens it.
+//! character. Callers: [`crate::edge::answer`] hands in lines, [`crate::server`] opens it.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};

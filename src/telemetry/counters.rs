@@ -1,6 +1,6 @@
 //! Counters by labels, of connections, and of answers in a few groups, from which the charts are drawn.
 //!
-//! The counters for `/metrics` are finer, but cannot be read back. Callers: [`super`], [`crate::serve`].
+//! The counters for `/metrics` are finer, but cannot be read back. Callers: [`super`], [`crate::edge::serve`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

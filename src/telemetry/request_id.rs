@@ -1,7 +1,7 @@
 //! The id of a request, by which its answer, its line in the access log and lines of the log are found.
 //!
 //! A trusted proxy gives it, or it is made when somebody will see it: a hit in memory has none. It is no part of a cache
-//! key, and never sent to the origin. Callers: [`crate::answer`].
+//! key, and never sent to the origin. Callers: [`crate::edge::answer`].
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};

@@ -19,18 +19,18 @@ use grandstand::api::query::Parameters;
 use grandstand::api::query::finder::{FinderForm, FinderQuery};
 use grandstand::api::query::search::SearchQuery;
 use grandstand::api::taxonomy::{self, TaxonomyError, VolatileKeys};
-use grandstand::bundle::Bundle;
-use grandstand::bundle::signature::{Signature, TrustedKeys};
 use grandstand::clock::WallTime;
+use grandstand::data::bundle::Bundle;
+use grandstand::data::bundle::signature::{Signature, TrustedKeys};
+use grandstand::data::snapshot::journal::codec;
+use grandstand::data::store::{DataDir, Store, StoreError, salvage};
+use grandstand::edge::serve::request_head;
 use grandstand::fleet::head::Head;
-use grandstand::semantics::caching::{self, Exchange, Policy, RequestDirectives, ResponseDirectives, Terms};
-use grandstand::semantics::client_address::{ClientIpConfig, resolve};
-use grandstand::semantics::precondition::EntityTag;
-use grandstand::semantics::proxy_protocol::{self, Header};
-use grandstand::semantics::{precondition, target};
-use grandstand::serve::request_head;
-use grandstand::snapshot::journal::codec;
-use grandstand::store::{DataDir, Store, StoreError, salvage};
+use grandstand::protocol::caching::{self, Exchange, Policy, RequestDirectives, ResponseDirectives, Terms};
+use grandstand::protocol::client_address::{ClientIpConfig, resolve};
+use grandstand::protocol::precondition::EntityTag;
+use grandstand::protocol::proxy_protocol::{self, Header};
+use grandstand::protocol::{precondition, target};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use url::Url;
 
@@ -221,7 +221,7 @@ fn read_bundle(file: &[u8]) {
     }
 }
 
-/// A bundle of these parts, kind and content, with the hashes that it must have (`src/bundle/FORMAT.md`).
+/// A bundle of these parts, kind and content, with the hashes that it must have (`src/data/bundle/FORMAT.md`).
 fn sealed(format: u8, parts: &[(u8, &[u8])]) -> Vec<u8> {
     let mut file = [&b"\x89GSB\r\n\x1a\n"[..], &[format, 0]].concat();
     let mut chain = blake3::hash(&file);

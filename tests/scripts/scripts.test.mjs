@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { counted, flat, glued, inMinute, lonely, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/admin/console/words.js";
-import { ago } from "../../src/pages/static/age.js";
-import { brief, rings, rounded } from "../../src/pages/static/map.js";
-import { Refused, queryOf, rendered } from "../../src/pages/static/explore.js";
+import { counted, flat, glued, inMinute, lonely, percent, seconds, stateOf, sum, tiles, unit, valued } from "../../src/server/admin/console/words.js";
+import { ago } from "../../src/edge/pages/static/age.js";
+import { brief, rings, rounded } from "../../src/edge/pages/static/map.js";
+import { Refused, queryOf, rendered } from "../../src/edge/pages/static/explore.js";
 
 test("a query has what is chosen, in the finder's order", () => {
   const wish = { sport: "golf", q: "peña 7", near: "1,2", radius: "5", bbox: "", state: "new york", city: "a&b", sort: "name" };

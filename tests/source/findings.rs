@@ -26,7 +26,7 @@ fn without_tests(text: &str) -> &str {
 fn no_view_of_findings_searches_a_message() {
     let searches = [".contains(\"", ".starts_with(\"", ".ends_with(\"", ".find(\"", ".split_once(\""];
     let mut found = Vec::new();
-    let views = ["src/admin", "src/cli", "src/telemetry/findings"];
+    let views = ["src/server/admin", "src/cli", "src/telemetry/findings"];
     let is_view = |path: &PathBuf| {
         let path = path.to_string_lossy();
         !path.contains("tests") && views.iter().any(|view| path.starts_with(view))

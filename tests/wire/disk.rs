@@ -140,7 +140,7 @@ async fn a_read_only_data_directory_is_served_and_used_again_when_it_is_writable
     healthy(&server).await;
     wait_until("the change shows", || async { server.ok(LIST).await.total() == 121 }).await;
     wait_until("the holder is named", || {
-        let holder = grandstand::store::DataDir::holder(server.data_dir());
+        let holder = grandstand::data::store::DataDir::holder(server.data_dir());
         let named = holder.is_some_and(|holder| holder.pid == Some(server.process.pid()));
         async move { named }
     })

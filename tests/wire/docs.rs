@@ -83,7 +83,7 @@ fn every_link_of_the_documentation_leads_somewhere() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "SECURITY.md",
-        "src/bundle/FORMAT.md",
+        "src/data/bundle/FORMAT.md",
         "tests/cache_suite/README.md",
     ];
     let mut seen = 0;

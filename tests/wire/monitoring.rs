@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use grandstand::admin::metrics::table::{ALL, Kind, Metric};
+use grandstand::server::admin::metrics::table::{ALL, Kind, Metric};
 use http::Method;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

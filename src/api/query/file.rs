@@ -1,6 +1,6 @@
 //! The query of a file: what a search finds, or everything.
 //!
-//! Callers: [`crate::answer`] parses, [`crate::dumps`] selects.
+//! Callers: [`crate::edge::answer`] parses, [`crate::edge::dumps`] selects.
 
 use super::search::{SearchQuery, bad};
 use super::{QueryError, known_only};

@@ -1,13 +1,13 @@
 //! The query of the finder, for people: that of a search, and what is made of the venues.
 //!
-//! Nothing in it is an error: what has no meaning is left out, and said. Callers: [`crate::answer`] parses,
-//! [`crate::pages`] shows.
+//! Nothing in it is an error: what has no meaning is left out, and said. Callers: [`crate::edge::answer`] parses,
+//! [`crate::edge::pages`] shows.
 
 use std::borrow::Cow;
 
 use super::search::{Bounds, MOST_CHARACTERS, Order, Point, SearchQuery, bounds, point};
 use super::{ListQuery, QueryError, boxed, decode, encode, pairs};
-use crate::semantics::excerpt;
+use crate::protocol::excerpt;
 use crate::words::named;
 
 /// A longer value is not shown whole where it is said that it was left out, in bytes.

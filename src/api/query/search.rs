@@ -1,6 +1,6 @@
 //! The query of a search, parsed once into the form that is its cache key.
 //!
-//! Callers: [`crate::answer`] parses, [`crate::search`] answers; [`super::finder`] searches, too.
+//! Callers: [`crate::edge::answer`] parses, [`crate::edge::search`] answers; [`super::finder`] searches, too.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

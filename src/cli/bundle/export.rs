@@ -11,18 +11,18 @@ use clap::{Args, ValueEnum};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::unfinished::{Unfinished, remove};
+use super::atomic_file::{AtomicFile, remove};
 use super::{in_file, not_done, told, what};
-use crate::admin::bundle::{EXACT, WHOLE};
 use crate::api::route::DumpKind;
-use crate::app::hosted::Purpose;
-use crate::bundle::signature::{self, Signer, open_file};
-use crate::bundle::{Bundle, Manifest, check_beginning};
 use crate::cli::target::Named;
 use crate::cli::terminal::{Output, bytes_bar, say, start_log, tell};
 use crate::cli::{Failure, FileError, needs_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
+use crate::data::bundle::signature::{self, Signer, open_file};
+use crate::data::bundle::{Bundle, Manifest, check_beginning};
+use crate::server::admin::bundle::{EXACT, WHOLE};
+use crate::server::hosted::Purpose;
 use crate::words::counted;
 
 /// Arguments of `grandstand bundle export`.
@@ -164,14 +164,14 @@ impl Export {
         let password = || signature::ask_password("password of the secret key: ");
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
-        let mut unfinished = Unfinished::beside(&self.file)?;
+        let mut unfinished = AtomicFile::beside(&self.file)?;
         self.make(&config, unfinished.file(), since.as_deref()).map_err(not_done(&self.file, "written"))?;
         // Verified as an import will do it.
         let bundle = Bundle::open(unfinished.file(), &mut bytes_bar("verifying"))?;
         let manifest = bundle.manifest();
         let sign = |signer: &Signer| -> Result<_, Failure> {
             let path = signature::path_of(&self.file);
-            let mut signature = Unfinished::beside(&path)?;
+            let mut signature = AtomicFile::beside(&path)?;
             let text = signer.sign(unfinished.again()?, &comment(manifest))?;
             signature.file().write_all(text.as_bytes()).map_err(FileError::at(&path))?;
             Ok((signature, path, signer.key()))
@@ -236,7 +236,7 @@ impl Export {
                 made => made.map(|_snapshot| ExitCode::SUCCESS),
             };
         }
-        let mut unfinished = Unfinished::beside(path)?;
+        let mut unfinished = AtomicFile::beside(path)?;
         let snapshot = self.make_dump(config, kind, unfinished.file()).map_err(not_done(path, "written"))?;
         let (bytes, file, format) = (unfinished.finish()?, path.display().to_string(), kind.as_str());
         if self.json {

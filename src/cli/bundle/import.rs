@@ -10,9 +10,6 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{Unread, not_done, signature, signed, told};
-use crate::app::hosted::Purpose;
-use crate::bundle::Manifest;
-use crate::bundle::signature::{Opened, Voucher, text_beside};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::target::Named;
@@ -20,8 +17,11 @@ use crate::cli::terminal::{say, start_log, tell};
 use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{LogConfig, LogLevel};
-use crate::semantics::freshness::{age_seconds, is_from_the_future};
-use crate::snapshots::import::ImportOutcome;
+use crate::data::bundle::Manifest;
+use crate::data::bundle::signature::{Opened, Voucher, text_beside};
+use crate::data::snapshots::import::ImportOutcome;
+use crate::protocol::freshness::{age_seconds, is_from_the_future};
+use crate::server::hosted::Purpose;
 use crate::words::counted;
 
 /// Data older than this is worth a word, in seconds.

@@ -23,9 +23,9 @@ use url::{Position, Url};
 
 use super::Expected;
 use crate::config::{Proxy, UNSUPPORTED, parse_duration};
-use crate::upstream::connector::Connector;
-use crate::upstream::trust::tls;
-use crate::upstream::wire::{TransportError, Wire, decoded, next_piece};
+use crate::origin::connector::Connector;
+use crate::origin::trust::tls;
+use crate::origin::wire::{TransportError, Wire, decoded, next_piece};
 
 const NAME: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
 

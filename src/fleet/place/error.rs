@@ -6,8 +6,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use crate::semantics::excerpt::Excerpt;
-use crate::store::is_full;
+use crate::data::store::is_full;
+use crate::protocol::excerpt::Excerpt;
 use crate::words::with_causes;
 
 /// What is said where the library finds no credentials.

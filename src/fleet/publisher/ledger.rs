@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Chain;
 use crate::clock::WallTime;
+use crate::data::store::{MarkAt, States, Store, StoreError};
 use crate::fleet::head::{Head, is_ahead};
-use crate::store::{MarkAt, States, Store, StoreError};
 
 /// The name of its file.
 const LEDGER: &str = "published";
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
     use crate::api::hash::ContentHash;
     use crate::api::listing::{DetailState, ListingId};
+    use crate::data::snapshot::content::SnapshotId;
+    use crate::data::snapshot::meta::Certificate;
+    use crate::data::store::{DataDir, DetailMeta, DetailRecord, EpochPlace};
     use crate::fleet::head::{FORMAT, FileHash, NamedBundle, NamedJournal};
-    use crate::snapshot::content::SnapshotId;
-    use crate::snapshot::meta::Certificate;
-    use crate::store::{DataDir, DetailMeta, DetailRecord, EpochPlace};
 
     fn chain(place: Option<EpochPlace>) -> Chain {
         let file = FileHash::of(b"x");

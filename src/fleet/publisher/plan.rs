@@ -7,17 +7,17 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::api::hash::Digest;
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::journal::codec;
+use crate::data::snapshot::membership::Evidence;
+use crate::data::snapshot::meta::Certificate;
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshots::Snapshots;
+use crate::data::snapshots::export::Unsent;
+use crate::data::store::EpochPlace;
 use crate::fleet::head::{FORMAT, FileHash, Head, MOST_DELTAS, NamedBundle, NamedJournal};
 use crate::fleet::keys::Key;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::journal::codec;
-use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::Certificate;
-use crate::snapshot::pointer::Snapshot;
-use crate::snapshot::verdicts::table::Told;
-use crate::snapshots::Snapshots;
-use crate::snapshots::export::Unsent;
-use crate::store::EpochPlace;
 
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;

@@ -1,6 +1,6 @@
 //! The state of the publisher, for `/status`, metrics and the log; and why an attempt failed.
 //!
-//! Callers: [`super`] writes it, [`crate::admin`] shows it.
+//! Callers: [`super`] writes it, [`crate::server::admin`] shows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::signature::SignatureError;
 use crate::clock::{Monotonic, WallTime};
+use crate::data::bundle::signature::SignatureError;
+use crate::data::snapshots::export::ExportError;
+use crate::data::store::StoreError;
 use crate::fleet::place::PlaceError;
-use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::export::ExportError;
-use crate::store::StoreError;
+use crate::protocol::excerpt::Excerpt;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
 use crate::words::named;

@@ -18,17 +18,17 @@ use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{Envelope, EnvelopeField};
-use crate::cache::Cache;
 use crate::config::Settings;
+use crate::data::cache::Cache;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::membership::Evidence;
+use crate::data::snapshot::meta::SnapshotMeta;
+use crate::data::snapshot::pointer::SnapshotPointer;
+use crate::data::snapshots::Policy;
+use crate::data::store::{DataDir, States};
 use crate::fleet::head::FileHash;
 use crate::fleet::keys::Key;
-use crate::snapshot::content::Content;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::membership::Evidence;
-use crate::snapshot::meta::SnapshotMeta;
-use crate::snapshot::pointer::SnapshotPointer;
-use crate::snapshots::Policy;
-use crate::store::{DataDir, States};
 
 /// What an object store does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use super::status::PollOutcome;
 use crate::api::hash::Digest;
-use crate::bundle::BundleError;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Monotonic, WallTime};
+use crate::data::bundle::BundleError;
+use crate::data::snapshots::SnapshotsError;
+use crate::data::snapshots::follow::{Stand, Taken};
+use crate::data::store::StoreError;
 use crate::fleet::head::{Head, HeadError, NamedBundle};
 use crate::fleet::place::PlaceError;
-use crate::semantics::excerpt::Excerpt;
-use crate::snapshots::SnapshotsError;
-use crate::snapshots::follow::{Stand, Taken};
-use crate::store::StoreError;
+use crate::protocol::excerpt::Excerpt;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
 

@@ -1,6 +1,6 @@
 //! The state of a replica and its object store, for `/status`, `/readyz` and metrics.
 //!
-//! Pure but for its memory. Callers: [`super`] writes, [`crate::admin`] reads.
+//! Pure but for its memory. Callers: [`super`] writes, [`crate::server::admin`] reads.
 
 use std::sync::Arc;
 use std::time::Duration;

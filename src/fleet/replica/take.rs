@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::Follower;
 use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
-use crate::bundle::signature::Opened;
 use crate::clock::WallTime;
+use crate::data::bundle::signature::Opened;
+use crate::data::snapshot::journal::Entry;
+use crate::data::snapshots::follow::{self, Followed, Stand, Took};
+use crate::data::snapshots::import::Trust;
 use crate::fleet::head::{Head, NamedBundle};
-use crate::semantics::excerpt::Excerpt;
-use crate::snapshot::journal::Entry;
-use crate::snapshots::follow::{self, Followed, Stand, Took};
-use crate::snapshots::import::Trust;
+use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 
 /// A journal of at most so many bytes is fetched with each change.

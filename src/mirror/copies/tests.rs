@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::clock::{Clock, FakeClock};
 use crate::config::Proxy;
-use crate::store::DataDir;
-use crate::store::tests::failure::failing;
-use crate::upstream::budget::Budget;
-use crate::upstream::client::ClientConfig;
-use crate::upstream::status::OriginStatus;
-use crate::upstream::window::Class;
-use crate::upstream::wire::{Arrival, Transport, TransportError, Wire};
+use crate::data::store::DataDir;
+use crate::data::store::tests::failure::failing;
+use crate::origin::budget::Budget;
+use crate::origin::client::ClientConfig;
+use crate::origin::status::OriginStatus;
+use crate::origin::window::Class;
+use crate::origin::wire::{Arrival, Transport, TransportError, Wire};
 use sample_origin::{Origin, Switches, World};
 
 use super::*;

@@ -3,7 +3,7 @@
 //! A cache that sends no `Age` may answer with a copy from before the summary changed, and one that updates in the
 //! background wakes up only when it is asked: the first answer after a change proves nothing, however late it comes.
 //! One more answer, `origin.cache_ttl` later, does. An `Age`, an answer that no cache may store, or a body that names
-//! the summary's own `modified` proves at once. Callers: [`super::worker`], [`super::once`].
+//! the summary's own `modified` proves at once. Callers: [`super::worker`], [`super::on_demand`].
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::api::listing::Summary;
 use crate::api::taxonomy::VolatileKeys;
 use crate::api::{json, modified};
 use crate::clock::WallTime;
+use crate::data::store::{DetailMeta, DetailRecord, DetailState};
 use crate::mirror::copies::{CopyError, DATE_GRAIN_MS};
-use crate::semantics::freshness;
-use crate::store::{DetailMeta, DetailRecord, DetailState};
+use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
+use crate::origin::generated_at::{Before, Place, StampWatch, stamp};
+use crate::protocol::freshness;
 use crate::tasks::blocking;
-use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::upstream::stamps::{Before, Place, StampWatch, stamp};
 
 use super::Details;
 
@@ -29,7 +29,7 @@ const YOUNG: Duration = Duration::from_secs(3600);
 /// A day, in nanoseconds.
 const DAY: i64 = 86_400_000_000_000;
 
-/// What stands as [`crate::store::DetailMeta::summary_hash`] of a detail that was asked for this summary once, without
+/// What stands as [`crate::data::store::DetailMeta::summary_hash`] of a detail that was asked for this summary once, without
 /// proof. It is the hash of no summary, so that the detail does not count as current.
 pub(crate) fn asked_once(summary: ContentHash) -> ContentHash {
     ContentHash::from_bytes(summary.to_bytes().map(|byte| !byte))

@@ -13,10 +13,10 @@ use foldhash::fast::RandomState;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::clock::WallTime;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::pointer::Snapshot;
-use crate::store::{DetailMeta, DetailState};
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::store::{DetailMeta, DetailState};
 
 use super::fetch::asked_once;
 use super::retries::Retries;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::clock::backoff::doubled;
-use crate::upstream::status::DetailTrouble;
+use crate::origin::status::DetailTrouble;
 
 /// So many different details in a row fail: the origin gives none, and it is not about one listing.
 const MANY: u32 = 8;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::api::hash::ContentHash;
-use crate::store::{CopyMeta, DataDir, DetailMeta, DetailState};
+use crate::data::store::{CopyMeta, DataDir, DetailMeta, DetailState};
 
 fn open(dir: &std::path::Path) -> (Arc<Store>, Details) {
     let store = Arc::new(Store::open(&DataDir::open(dir).unwrap()).unwrap());
@@ -112,7 +112,7 @@ async fn who_fetches_waits_while_the_disk_takes_no_more() {
         });
     });
     is_held.await.unwrap();
-    let ids = 0..=arrivals::MOST as u64;
+    let ids = 0..=write_behind::MOST as u64;
     ids.clone().for_each(|id| details.0.arrivals.put(ListingId(id), record()));
     assert!(!details.0.arrivals.room(Duration::from_millis(50)).await);
     let waiting = tokio::spawn({

@@ -1,6 +1,6 @@
 //! Fetches details in the background: changed ones, missing ones, and those not checked for long.
 //!
-//! Callers: [`crate::app`] runs it.
+//! Callers: [`crate::server`] runs it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,17 +9,17 @@ use std::time::Duration;
 use futures_util::StreamExt;
 
 use crate::api::listing::ListingId;
-use crate::snapshot::dataset::Dataset;
+use crate::data::snapshot::dataset::Dataset;
 
 use super::index::Agenda;
 use super::retries::Retries;
+use crate::data::snapshots::KnownDetails as _;
 use crate::mirror::MirrorContext;
 use crate::mirror::copies::CopyError;
-use crate::snapshots::KnownDetails as _;
+use crate::origin::client::Asker;
+use crate::origin::health;
+use crate::origin::window::Class;
 use crate::tasks::blocking;
-use crate::upstream::client::Asker;
-use crate::upstream::health;
-use crate::upstream::window::Class;
 
 /// Fetches details in the background.
 pub struct DetailWorker {

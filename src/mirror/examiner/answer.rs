@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::api::odd::Meaning;
 use crate::api::page::Page;
+use crate::data::snapshot::pointer::Snapshot;
 use crate::mirror::MirrorContext;
-use crate::snapshot::pointer::Snapshot;
+use crate::origin::client::{AskError, Asker};
+use crate::origin::generated_at::{DATE_GRAIN_MS, Place};
 use crate::tasks::{Aborted, blocking};
-use crate::upstream::client::{AskError, Asker};
-use crate::upstream::stamps::{DATE_GRAIN_MS, Place};
 
 /// An answer.
 pub(super) struct Answered {

@@ -13,12 +13,12 @@ use rand::RngExt as _;
 use crate::api::listing::ListingId;
 use crate::api::shape::Shape;
 use crate::api::values;
+use crate::data::snapshot::meta::Certificate;
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshot::verdicts::table::Heard;
 use crate::mirror::details::asked_once;
-use crate::snapshot::meta::Certificate;
-use crate::snapshot::pointer::Snapshot;
-use crate::snapshot::verdicts::table::Heard;
+use crate::origin::window::Class;
 use crate::tasks::{Aborted, blocking};
-use crate::upstream::window::Class;
 
 use super::asked::Asked;
 use super::difference::{Difference, DifferenceKind};

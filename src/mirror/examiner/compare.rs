@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
-use crate::snapshot::dataset::Dataset;
+use crate::data::snapshot::dataset::Dataset;
 
 /// How an answer agrees with the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::api::page::Page;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::VolatileKeys;
 use crate::api::values;
-use crate::snapshot::dataset::{Dataset, Doubt};
+use crate::data::snapshot::dataset::{Dataset, Doubt};
 use crate::words::named;
 
 /// The most reported differences of one answer.

@@ -13,8 +13,8 @@ use jiff::tz::{Offset, TimeZone};
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::shape::{Form, Shape, TermName};
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::membership::Positions;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::membership::Positions;
 
 use super::open;
 use super::schedule::AT_ONCE;

@@ -1,18 +1,18 @@
 //! Finds out, when a client's query needs it, which listings of an instant the origin counts as modified after it.
 //!
-//! One unfiltered request tells it for all queries and clients ([`crate::snapshot::seconds`]). Without a free one the query
-//! is answered with all of them. Callers: [`crate::answer`].
+//! One unfiltered request tells it for all queries and clients ([`crate::data::snapshot::seconds`]). Without a free one the query
+//! is answered with all of them. Callers: [`crate::edge::answer`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::Key;
-use crate::cache::recent::Recent;
 use crate::clock::Monotonic;
+use crate::data::cache::Key;
+use crate::data::cache::recent::Recent;
 use crate::mirror::MirrorContext;
+use crate::origin::client::Asker;
 use crate::tasks::single_flight::{Role, SingleFlight};
 use crate::tasks::{Aborted, blocking};
-use crate::upstream::client::Asker;
 
 use super::answer::{self, Answered};
 use super::compare::are_ours;

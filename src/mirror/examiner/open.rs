@@ -8,9 +8,9 @@ use crate::api::odd::{How, Meaning, Odd, Row};
 use crate::api::query::{self, ListQuery};
 use crate::api::shape::Shape;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::membership::Positions;
-use crate::snapshot::odd::apply;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::membership::Positions;
+use crate::data::snapshot::odd::apply;
 
 use super::compare::are_ours;
 

@@ -1,6 +1,6 @@
 //! Requested audits, one at a time, with their reports; and the running score over the last samples.
 //!
-//! Callers: [`crate::admin`] and [`crate::cli`] request audits and show results, [`super`] runs and counts.
+//! Callers: [`crate::server::admin`] and [`crate::cli`] request audits and show results, [`super`] runs and counts.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

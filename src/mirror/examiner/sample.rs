@@ -12,7 +12,7 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::shape::Shape;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::dataset::Dataset;
+use crate::data::snapshot::dataset::Dataset;
 
 use super::asked::Asked;
 use super::example::Example;

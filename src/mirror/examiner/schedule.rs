@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::api::shape::{Shape, TermName};
-use crate::snapshot::verdicts::table::{DAY_MS, State, Table};
+use crate::data::snapshot::verdicts::table::{DAY_MS, State, Table};
 
 use super::example::turns;
 

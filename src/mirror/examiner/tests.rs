@@ -17,11 +17,11 @@ use crate::api::odd::{Meaning, Row as OpenRow};
 use crate::api::page::Envelope;
 use crate::api::query::Parameters;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::content::Content;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::membership::Evidence;
-use crate::snapshot::verdicts::Verdicts;
-use crate::snapshot::verdicts::table::{DAY_MS, Table, Told};
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::membership::Evidence;
+use crate::data::snapshot::verdicts::Verdicts;
+use crate::data::snapshot::verdicts::table::{DAY_MS, Table, Told};
 
 const HOUR: i64 = 3600;
 

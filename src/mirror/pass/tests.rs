@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use crate::api::hash::ContentHash;
 use crate::api::page::Envelope;
-use crate::snapshot::content::Content;
-use crate::snapshot::membership::Evidence;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::membership::Evidence;
 
 use super::*;
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::snapshot::content::Content;
-use crate::snapshot::dataset::Dataset;
-use crate::upstream::window::Class;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::dataset::Dataset;
+use crate::origin::window::Class;
 
 use super::super::pass::{self, Assembled, Beside, PAGE_SIZE};
 use super::super::refresh::{self, Answers, Probe};
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     use crate::api::page::Envelope;
-    use crate::snapshot::membership::Evidence;
+    use crate::data::snapshot::membership::Evidence;
 
     fn summary(id: u64, edition: u64) -> Summary {
         let raw = Bytes::from(format!(r#"{{"id":{id},"edition":"e{}"}}"#, (id * 7 + edition * 13) % 10));

@@ -10,12 +10,12 @@ use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{EmptyNumbers, Page};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::pointer::Snapshot;
-use crate::store::StoreError;
-use crate::upstream::client::AskError;
-use crate::upstream::status::Progress;
-use crate::upstream::window::Class;
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::store::StoreError;
+use crate::origin::client::AskError;
+use crate::origin::status::Progress;
+use crate::origin::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError, Fetched};
 use super::super::pass::{self, Assembled, Inconsistent, Pass, Span};

@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::api::listing::ListingId;
 use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::meta::Certificate;
-use crate::snapshot::pointer::Snapshot;
-use crate::upstream::client::AskError;
-use crate::upstream::status::OriginState;
-use crate::upstream::window::Class;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::meta::Certificate;
+use crate::data::snapshot::pointer::Snapshot;
+use crate::origin::client::AskError;
+use crate::origin::status::OriginState;
+use crate::origin::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError};
 use super::super::pass::{self, Beside};

@@ -11,11 +11,11 @@ use crate::api::listing::ListingId;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::clock::backoff::doubled;
-use crate::snapshot::meta::Certificate;
-use crate::upstream::budget::CrawlWork;
-use crate::upstream::status::OriginState;
+use crate::data::snapshot::meta::Certificate;
+use crate::origin::budget::CrawlWork;
+use crate::origin::status::OriginState;
 
-use super::contradicting::Search;
+use super::inconsistent_pages::Search;
 use super::publish::Candidate;
 use super::reading::Reading;
 
@@ -395,7 +395,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use crate::clock::Clock;
-    use crate::upstream::budget::Budget;
+    use crate::origin::budget::Budget;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Which listings terms have whose membership names and counts do not prove: the origin is asked, each term once per
 //! state of knowledge, and the indexes of lists rest on what it answers.
 //!
-//! Evidence is collected here and judged in [`crate::snapshot::membership`]. Questions never delay a refresh. Callers:
+//! Evidence is collected here and judged in [`crate::data::snapshot::membership`]. Questions never delay a refresh. Callers:
 //! [`super`] and its parts.
 
 use std::collections::HashSet;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::dataset::Dataset;
-use crate::snapshot::membership::{Evidence, ListedTerm};
-use crate::snapshot::pointer::Snapshot;
-use crate::store::Store;
-use crate::upstream::client::Asker;
-use crate::upstream::window::Class;
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::membership::{Evidence, ListedTerm};
+use crate::data::snapshot::pointer::Snapshot;
+use crate::data::store::Store;
+use crate::origin::client::Asker;
+use crate::origin::window::Class;
 
 use super::super::copies::{Copies, CopyError};
 use super::super::pass::{self, Assembled, Beside};

@@ -1,4 +1,4 @@
-//! Finds the messages in a source file: the texts of errors, of log lines, and every other text of two words or more.
+//! Finds the texts of errors in a source file, with sample values.
 //!
 //! Callers: [`super`].
 
@@ -9,48 +9,14 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::samples::{is_known, sample};
 
-/// Where a message appears.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    /// `#[error("...")]`
-    Error,
-    /// A line of the log.
-    Log,
-    /// Anything else: problem documents, `/status`, the terminal.
-    Text,
-}
-
-impl Kind {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "errors",
-            Self::Log => "log",
-            Self::Text => "texts",
-        }
-    }
-}
-
-/// One message, with sample values.
-#[derive(Debug)]
-pub(super) struct Message {
-    pub(super) kind: Kind,
-    pub(super) text: String,
-}
-
-const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-
-/// Macros whose texts only developers see.
-const SILENT: [&str; 8] =
-    ["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne", "unreachable", "concat"];
-
-/// Every message of a source file, in its order.
-pub(super) fn read(source: &str) -> Vec<Message> {
+/// Every text of an `#[error("...")]`, in its order.
+pub(super) fn read(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     walk(TokenStream::from_str(source).unwrap(), &mut found);
     found
 }
 
-fn walk(stream: TokenStream, found: &mut Vec<Message>) {
+fn walk(stream: TokenStream, found: &mut Vec<String>) {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     let mut at = 0;
     while at < tokens.len() {
@@ -61,25 +27,8 @@ fn walk(stream: TokenStream, found: &mut Vec<Message>) {
                 at += attribute(group, rest, found);
             }
             [TokenTree::Punct(hash), TokenTree::Punct(_), TokenTree::Group(_), ..] if hash.as_char() == '#' => at += 3,
-            [TokenTree::Ident(name), TokenTree::Punct(bang), TokenTree::Group(group), ..] if bang.as_char() == '!' => {
-                let name = name.to_string();
-                if let Some(level) = LEVELS.iter().find(|level| **level == name) {
-                    let text = formatted(group.stream(), &[], found);
-                    found.push(Message { kind: Kind::Log, text: format!("{:<5} {text}", level.to_uppercase()) });
-                } else if !SILENT.contains(&name.as_str()) {
-                    let text = formatted(group.stream(), &[], found);
-                    push_text(text, found);
-                }
-                at += 3;
-            }
             [TokenTree::Group(group), ..] => {
                 walk(group.stream(), found);
-                at += 1;
-            }
-            [TokenTree::Literal(literal), ..] => {
-                if let Some(text) = string(&literal.to_string()) {
-                    push_text(text, found);
-                }
                 at += 1;
             }
             _ => at += 1,
@@ -88,7 +37,7 @@ fn walk(stream: TokenStream, found: &mut Vec<Message>) {
 }
 
 /// Reads an attribute; how many of the tokens behind it belong to it.
-fn attribute(group: &Group, rest: &[TokenTree], found: &mut Vec<Message>) -> usize {
+fn attribute(group: &Group, rest: &[TokenTree], found: &mut Vec<String>) -> usize {
     let text = group.stream().to_string().replace(' ', "");
     if text.starts_with("cfg(test)") {
         let ends = |token: &TokenTree| match token {
@@ -100,8 +49,7 @@ fn attribute(group: &Group, rest: &[TokenTree], found: &mut Vec<Message>) -> usi
     }
     let Some(TokenTree::Group(arguments)) = group.stream().into_iter().nth(1) else { return 0 };
     if text.starts_with("error(") && text != "error(transparent)" {
-        let text = formatted(arguments.stream(), &types(rest), found);
-        found.push(Message { kind: Kind::Error, text });
+        found.push(formatted(arguments.stream(), &types(rest)));
     }
     0
 }
@@ -148,53 +96,34 @@ fn split(stream: TokenStream) -> Vec<Vec<TokenTree>> {
     parts
 }
 
-/// A format string with its arguments in their places; texts inside of arguments count by themselves.
-fn formatted(stream: TokenStream, types: &[String], found: &mut Vec<Message>) -> String {
+/// A format string with its arguments in their places.
+fn formatted(stream: TokenStream, types: &[String]) -> String {
     let parts = split(stream);
-    let format = parts
-        .iter()
-        .position(|part| matches!(&part[..], [TokenTree::Literal(one)] if string(&one.to_string()).is_some()));
-    let Some(format) = format else {
-        for part in parts {
-            walk(part.into_iter().collect(), found);
-        }
-        return String::new();
-    };
-    let text = string(&parts[format][0].to_string()).unwrap();
-    let (mut fields, mut arguments) = (String::new(), Vec::new());
-    for (place, part) in parts.into_iter().enumerate() {
+    let [TokenTree::Literal(format)] = &parts[0][..] else { panic!("an error begins with its text") };
+    let (text, mut arguments) = (string(&format.to_string()).unwrap(), Vec::new());
+    for part in &parts[1..] {
         let expression: String = part.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        if place < format {
-            // Fields of a log line come first; `write!` has its target there.
-            if expression.contains('=') || expression.starts_with(['%', '?']) {
-                let name = expression.split(['=', '%', '?']).find(|name| !name.trim().is_empty()).unwrap_or_default();
-                fields += " ";
-                fields += name.trim().replace(' ', "").trim_start_matches("r#");
-                fields += "=...";
+        let name = match &part[..] {
+            [TokenTree::Ident(name), TokenTree::Punct(is), ..] if is.as_char() == '=' => name.to_string(),
+            _ => String::new(),
+        };
+        let mut inner = Vec::new();
+        walk_all(part.iter().cloned().collect(), &mut inner);
+        inner.retain(|text| text.contains(char::is_alphabetic));
+        let field = expression.strip_prefix(". ").and_then(|rest| rest.chars().next()?.to_digit(10));
+        let shown = match &inner[..] {
+            [] if field.is_some_and(|at| (at as usize) < types.len()) => {
+                sample(&types[field.unwrap_or_default() as usize])
             }
-        } else if place > format {
-            let name = match &part[..] {
-                [TokenTree::Ident(name), TokenTree::Punct(is), ..] if is.as_char() == '=' => name.to_string(),
-                _ => String::new(),
-            };
-            let mut inner = Vec::new();
-            walk_all(part.iter().cloned().collect(), &mut inner);
-            inner.retain(|text| text.contains(char::is_alphabetic));
-            let field = expression.strip_prefix(". ").and_then(|rest| rest.chars().next()?.to_digit(10));
-            let shown = match &inner[..] {
-                [] if field.is_some_and(|at| (at as usize) < types.len()) => {
-                    sample(&types[field.unwrap_or_default() as usize])
-                }
-                [] if name.is_empty() => sample(&expression),
-                [] => sample(&part[2..].iter().map(ToString::to_string).collect::<String>()),
-                [.., noun] if expression.starts_with("count") => counted(730, noun),
-                [one] if !expression.contains('|') && !expression.contains("if ") => format!("<{one}>"),
-                _ => format!("({})", inner.join(" | ")),
-            };
-            arguments.push((name, shown));
-        }
+            [] if name.is_empty() => sample(&expression),
+            [] => sample(&part[2..].iter().map(ToString::to_string).collect::<String>()),
+            [.., noun] if expression.starts_with("count") => counted(730, noun),
+            [one] if !expression.contains('|') && !expression.contains("if ") => format!("<{one}>"),
+            _ => format!("({})", inner.join(" | ")),
+        };
+        arguments.push((name, shown));
     }
-    fill(&text, &arguments, types) + &fields
+    fill(&text, &arguments, types)
 }
 
 /// Every text in an expression, however short.
@@ -237,13 +166,6 @@ fn fill(format: &str, arguments: &[(String, String)], types: &[String]) -> Strin
         rest = &rest[close + 1..];
     }
     text + rest
-}
-
-fn push_text(text: String, found: &mut Vec<Message>) {
-    let is_word = |word: &&str| word.chars().filter(char::is_ascii_alphabetic).count() > 1;
-    if text.split_whitespace().filter(is_word).count() > 1 {
-        found.push(Message { kind: Kind::Text, text });
-    }
 }
 
 /// The value of a string literal; `None` for other literals.

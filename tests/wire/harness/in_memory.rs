@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use grandstand::app::in_memory::InMemory as Running;
 use grandstand::clock::{Clock, FakeClock, WallTime};
 use grandstand::config::Config;
-use grandstand::upstream::connector::Pipe;
+use grandstand::origin::connector::Pipe;
+use grandstand::server::in_memory::InMemory as Running;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};

@@ -11,9 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures_util::stream;
-use grandstand::app::Probe;
-use grandstand::app::stop::{Order, Orders};
 use grandstand::config::Config;
+use grandstand::server::Probe;
+use grandstand::server::stop::{Order, Orders};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 

@@ -214,7 +214,7 @@ pub const ALARMS: &[Alarm] = &[
     alarm(
         ("FilesRunOut", "warning"),
         (
-            // What is not kept for the store, the origin and operators: `RESERVE` in src/app/sockets.rs.
+            // What is not kept for the store, the origin and operators: `RESERVE` in src/server/sockets.rs.
             "grandstand_connections > 0.9 * (process_max_fds - clamp(process_max_fds / 2, 64, 1024)) \
              or process_open_fds > 0.9 * process_max_fds",
             5,

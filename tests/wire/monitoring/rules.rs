@@ -89,7 +89,7 @@ fn the_rules_and_the_page_have_the_alarms_of_the_table() {
         assert!(!expr.contains(": ") && !expr.contains(" #") && !expr.contains('|'), "{name}: YAML, or Markdown");
         assert!(todo.ends_with(['.', '?']) && !summary.ends_with('.'), "{name}");
     }
-    let reserve = std::fs::read_to_string(repository("src/app/sockets.rs")).unwrap();
+    let reserve = std::fs::read_to_string(repository("src/server/sockets.rs")).unwrap();
     assert!(reserve.contains("RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;"), "FilesRunOut has these numbers");
 }
 

@@ -59,7 +59,7 @@ async fn a_reader_that_comes_back_hears_what_it_missed_and_the_last_line() {
     wait_until("it is told", || async { said.lock().contains("lines of the log were dropped") }).await;
     server.process.signal("TERM");
     assert_eq!(server.process.exit().await, 0);
-    wait_until("the last line is there", || async { said.lock().contains("grandstand::app: stopped\n") }).await;
+    wait_until("the last line is there", || async { said.lock().contains("grandstand::server: stopped\n") }).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use grandstand::shared_limit::{ADMIT, REPLAY};
+use grandstand::edge::shared_limit::{ADMIT, REPLAY};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::Connection;

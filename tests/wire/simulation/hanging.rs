@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grandstand::clock::Clock;
-use grandstand::snapshot::meta::Certificate;
+use grandstand::data::snapshot::meta::Certificate;
 use sample_origin::{FaultRule, Origin, Switches, World};
 use tokio::time::sleep;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use grandstand::store::DataDir;
+use grandstand::data::store::DataDir;
 use sample_origin::World;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 
-use grandstand::store::{BlockKey, DataDir, Store};
+use grandstand::data::store::{BlockKey, DataDir, Store};
 use sample_origin::World;
 
 use super::{LIST, command, done, grow, kept, mirrored, newest, post, roll_back};

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::data::snapshot::content::SnapshotId;
+use crate::data::snapshot::meta::Certificate;
 use crate::fleet::head::{FORMAT, FileHash, NamedJournal};
-use crate::snapshot::content::SnapshotId;
-use crate::snapshot::meta::Certificate;
 
 fn digest(n: u8) -> Digest {
     Digest([n; 32])
@@ -173,7 +173,7 @@ fn what_is_wrong_names_the_object_and_what_helps() {
     let large = FollowError::TooLarge { key: "full/x.gsb".to_owned(), bytes: 9, most: 5 };
     assert_eq!(of(&large), large.to_string());
     let error =
-        BundleError::NeedsBase { needed: crate::snapshot::content::SnapshotId::parse(&"1".repeat(32)).unwrap() };
+        BundleError::NeedsBase { needed: crate::data::snapshot::content::SnapshotId::parse(&"1".repeat(32)).unwrap() };
     let text = misfit("delta/x.gsb", &error);
     assert!(text.starts_with("delta/x.gsb does not fit the data before it (") && text.contains("remove head.json"));
 }

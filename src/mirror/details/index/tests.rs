@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::listing::ListingId;
 use crate::api::page::Envelope;
-use crate::snapshot::content::Content;
-use crate::snapshot::membership::Evidence;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::membership::Evidence;
 
 fn summary(id: u64, edition: u64) -> Summary {
     let raw = bytes::Bytes::from(format!(r#"{{"id":{id},"edition":{edition}}}"#));

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::api::query::Parameters;
-use crate::snapshot::content::Content;
-use crate::snapshot::membership::Evidence;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::membership::Evidence;
 
 const PAGE: &str = r#"{"generated_at":"1","license":"cc","page":1,"per_page":2,"total":2,"total_pages":1,"filters":{},"items":[{"id":1,"name":"One","city":"C","state":"S","sport":"golf","lat":4.50,"modified":"2025-03-01"},{"id":2,"name":"Two","city":"C","state":"S","sport":"golf","modified":"2025-03-01"}]}"#;
 

@@ -9,8 +9,8 @@ use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::page::Envelope;
-use crate::snapshot::content::Content;
-use crate::snapshot::membership::Evidence;
+use crate::data::snapshot::content::Content;
+use crate::data::snapshot::membership::Evidence;
 
 fn dataset(listings: u64) -> Dataset {
     let summaries = (1..=listings).map(|id| {

@@ -1,0 +1,250 @@
+//! One part: its kind, its head, its zstd frame, the memory that it takes, and the chain of hashes that ties the parts
+//! together.
+//!
+//! Not the content of a part ([`super::records`]), nor the parts in turn ([`super::parts`]). Callers: the other modules
+//! of [`crate::data::bundle`].
+
+use std::fmt;
+use std::io;
+
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::{CParameter, find_frame_compressed_size};
+
+use super::{MAGIC, MAX_PART};
+use crate::api::hash::Digest;
+use crate::words::named;
+
+named! {
+    /// The kind of a part.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum PartKind, as_str {
+        /// The description of the bundle.
+        Manifest(1) = "manifest",
+        /// The fields of every list.
+        Envelope(2) = "envelope",
+        /// One of the three taxonomies.
+        Taxonomy(3) = "taxonomy",
+        /// How the order follows from the base's.
+        Order(4) = "order",
+        /// The listings.
+        Summaries(5) = "summaries",
+        /// The origin's lists for terms.
+        Evidence(6) = "evidence",
+        /// The bodies of details.
+        Details(7) = "details",
+        /// The origin's validators of details.
+        Validators(8) = "validators",
+        /// The end.
+        End(9) = "end",
+        /// What earlier versions learned of odd requests: it is skipped.
+        Lessons(10) = "lessons",
+    }
+}
+
+impl PartKind {
+    /// The kind with that number; `None`: there is none.
+    pub fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// The largest raw length of a part of this kind.
+    pub const fn most_raw(self) -> usize {
+        match self {
+            // Lists of short texts take many times their length in memory.
+            Self::Manifest => 1 << 20,
+            Self::Envelope => 4 << 20,
+            Self::Lessons => 16 << 20,
+            Self::End => 64,
+            _ => MAX_PART,
+        }
+    }
+
+    /// The memory that a reader needs for a part, beside that for each of its records.
+    ///
+    /// A few bytes of a file can be a million records, which take more memory than their text. So the limit is on the
+    /// records and indexes in memory, not on the raw length. Of details only the hashes count.
+    pub(super) const fn memory(self, raw: u64, is_full: bool) -> u64 {
+        match self {
+            // The text and its terms. A delta has a script in its place.
+            Self::Taxonomy if is_full => 12 * raw,
+            Self::Manifest | Self::Envelope | Self::Taxonomy | Self::Order | Self::Summaries | Self::Evidence => raw,
+            Self::Lessons | Self::Details | Self::Validators | Self::End => 0,
+        }
+    }
+
+    /// The memory for each record, beside its text.
+    pub(super) const fn record_memory(self) -> u64 {
+        match self {
+            // The record, its place in every index, its names.
+            Self::Summaries => 512,
+            Self::Evidence => 256,
+            // Its id and its hash.
+            Self::Details => 64,
+            _ => 0,
+        }
+    }
+}
+
+/// The most memory for a file of so many bytes.
+pub(super) const fn most_memory(file: u64) -> u64 {
+    (32 << 20) + file.saturating_mul(32)
+}
+
+/// All parts of a file of so many bytes together may unpack to this.
+pub(super) const fn most_unpacked(file: u64) -> u64 {
+    (64 << 20) + file.saturating_mul(256)
+}
+
+/// Which part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartPosition {
+    /// Its number, from 1.
+    pub part: u32,
+    /// Its kind.
+    pub kind: PartKind,
+    /// Where its head begins, in bytes from the start of the file.
+    pub offset: u64,
+}
+
+impl fmt::Display for PartPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "part {} ({}, at byte {})", self.part, self.kind.as_str(), self.offset)
+    }
+}
+
+/// The first bytes of a file.
+pub(crate) const START_LEN: usize = 10;
+
+/// The first bytes of a file of a format.
+pub(super) fn start(format: u16) -> [u8; START_LEN] {
+    let mut start = [0; START_LEN];
+    start[..8].copy_from_slice(&MAGIC);
+    start[8..].copy_from_slice(&format.to_le_bytes());
+    start
+}
+
+/// Where the chain begins.
+pub(super) fn first(format: u16) -> Digest {
+    blake3::hash(&start(format)).into()
+}
+
+pub(super) const HEAD_LEN: usize = LENGTHS + 32;
+/// The bytes of a head before its hash.
+const LENGTHS: usize = 12;
+
+/// A head as in the file, not verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PartHead {
+    pub kind: u8,
+    pub flags: [u8; 3],
+    pub raw: u32,
+    pub packed: u32,
+    /// A hash of the chain. The hash of the last part before the validators is the bundle's digest.
+    pub hash: Digest,
+}
+
+impl PartHead {
+    /// The head of a part that follows another.
+    pub(super) fn following(before: &Digest, kind: PartKind, raw: u32, frame: &[u8]) -> Self {
+        let mut head = Self { kind: kind as u8, flags: [0; 3], raw, packed: frame.len() as u32, hash: Digest([0; 32]) };
+        head.hash = head.chained(before, frame);
+        head
+    }
+
+    /// The hash that the part must have.
+    pub(super) fn chained(&self, before: &Digest, frame: &[u8]) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&before.0).update(&self.to_bytes()[..LENGTHS]).update(frame);
+        hasher.finalize().into()
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; HEAD_LEN] {
+        let mut bytes = [0; HEAD_LEN];
+        bytes[0] = self.kind;
+        bytes[1..4].copy_from_slice(&self.flags);
+        bytes[4..8].copy_from_slice(&self.raw.to_le_bytes());
+        bytes[8..LENGTHS].copy_from_slice(&self.packed.to_le_bytes());
+        bytes[LENGTHS..].copy_from_slice(&self.hash.0);
+        bytes
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8; HEAD_LEN]) -> Self {
+        let [kind, f0, f1, f2, r0, r1, r2, r3, p0, p1, p2, p3, hash @ ..] = *bytes;
+        let (raw, packed) = (u32::from_le_bytes([r0, r1, r2, r3]), u32::from_le_bytes([p0, p1, p2, p3]));
+        Self { kind, flags: [f0, f1, f2], raw, packed, hash: Digest(hash) }
+    }
+}
+
+/// zstd's level. 5,000 listings of the sample origin with their details (`tests::size` measures it):
+///
+/// | level | 3 | 6 | 9 | 12 | 15 | 19 |
+/// |---|---|---|---|---|---|---|
+/// | kB | 1281 | 1147 | 1089 | 1043 | 981 | 931 |
+/// | time | 1 | 1.3 | 1.5 | 1.8 | 4.7 | 28 |
+pub(crate) const LEVEL: i32 = 12;
+
+/// The size of the encoder's table, as a power of two. The level's own is 21: 11 MiB of memory in place of 1.8 MiB, for
+/// bundles that are 1 % smaller.
+const HASH_LOG: u32 = 18;
+
+/// The largest window of a frame, in bytes: a streaming reader keeps so much. It is the longest part, rounded up to a
+/// power of two.
+const MAX_WINDOW: u64 = (MAX_PART as u64).next_power_of_two();
+
+/// Makes frames, on one thread and with one set of parameters.
+pub(super) fn packer(level: i32) -> io::Result<Compressor<'static>> {
+    let mut packer = Compressor::new(level)?;
+    packer.set_parameter(CParameter::ChecksumFlag(true))?;
+    packer.set_parameter(CParameter::HashLog(HASH_LOG))?;
+    Ok(packer)
+}
+
+/// Decompresses one frame; `None` if it is not one frame of exactly `len` bytes, or its window is too large.
+pub(super) fn unpack(unpacker: &mut Decompressor<'_>, frame: &[u8], len: usize) -> Option<Vec<u8>> {
+    if find_frame_compressed_size(frame) != Ok(frame.len()) || window(frame)? > MAX_WINDOW {
+        return None;
+    }
+    unpacker.decompress(frame, len).ok().filter(|raw| raw.len() == len)
+}
+
+/// The window of a frame in bytes (RFC 8878 §3.1.1.1.2); 0: the length of the content. `None`: not a frame.
+fn window(frame: &[u8]) -> Option<u64> {
+    const SINGLE_SEGMENT: u8 = 1 << 5;
+    let [_, _, _, _, descriptor, window, ..] = *frame else { return None };
+    if descriptor & SINGLE_SEGMENT != 0 {
+        return Some(0);
+    }
+    let base = 1_u64 << (10 + (window >> 3));
+    Some(base + base / 8 * u64::from(window & 7))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// A frame of a stream of unknown length, which names a window.
+    fn streamed(raw: &[u8], window_log: u32) -> Vec<u8> {
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.set_parameter(CParameter::WindowLog(window_log)).unwrap();
+        encoder.write_all(raw).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_window_that_no_part_needs_is_refused() {
+        let raw = b"a".repeat(1000);
+        let mut unpacker = Decompressor::new().unwrap();
+        let packed = packer(LEVEL).unwrap().compress(&raw).unwrap();
+        assert_eq!((window(&packed), unpack(&mut unpacker, &packed, 1000)), (Some(0), Some(raw.clone())));
+        for (log, accepted) in [(20, true), (26, true), (27, false)] {
+            let frame = streamed(&raw, log);
+            assert_eq!(window(&frame), Some(1 << log));
+            assert_eq!(unpack(&mut unpacker, &frame, 1000).is_some(), accepted, "{log}");
+        }
+        assert_eq!(window(b"\x28\xb5\x2f\xfd\0\x0f"), Some((1 << 11) + 7 * (1 << 8)));
+        assert!(window(b"short").is_none());
+    }
+}

@@ -1,0 +1,265 @@
+//! Reads snapshots on all cores: loads one, or compares kept ones and their details with their hashes.
+//!
+//! Every block is verified, and the result by its id. A comparison holds no texts, and reads each block and each detail
+//! once, however many snapshots have it. Callers: [`crate::data::snapshots`], through [`Store`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use redb::{ReadOnlyTable, ReadTransaction};
+
+use super::block::BlockKey;
+use super::coding::damaged;
+use super::database::{self, Sealed};
+use super::error::{Fault, StoreError, guarded};
+use super::record::{Blocks, SnapshotRecord};
+use super::{Store, block};
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::page::Envelope;
+use crate::data::snapshot::content::{Content, SnapshotId};
+use crate::tasks::threads::together;
+use crate::words::counted;
+
+impl Store {
+    /// Reads a snapshot's content. Texts are slices of the blocks, about 80 kB each, that hold them.
+    pub fn load(&self, record: &SnapshotRecord) -> Result<Content, StoreError> {
+        self.load_and_read(record, |summaries| vec![(); summaries.len()]).map(|(content, _)| content)
+    }
+
+    /// The same, with the result of `read` for each summary, by position. `read` runs while the block is in the CPU's
+    /// cache.
+    pub fn load_and_read<T: Clone + Default + Send>(
+        &self,
+        record: &SnapshotRecord,
+        read: impl Fn(&[Summary]) -> Vec<T> + Sync,
+    ) -> Result<(Content, Vec<T>), StoreError> {
+        self.handle.read(|transaction| {
+            if transaction.open_table(database::SNAPSHOTS)?.get(record.seq)?.is_none() {
+                return Err(StoreError::NoSuchSnapshot(record.seq).into());
+            }
+            let blocks = read_blocks(transaction, &record.blocks, |reader, key| {
+                let summaries = block::read_summaries(&reader.read(key)?)?;
+                let read = read(&summaries);
+                Ok((summaries, read))
+            })?;
+            let ReadBlocks { envelope, taxonomies, by_id, order } = blocks;
+            let (summaries, read) = arrange(by_id, &order)?;
+            let content = Content { envelope, taxonomies, summaries };
+            if content.id() != record.id || content.summaries.len() as u64 != record.listings {
+                return Err(damaged("snapshot", "id").into());
+            }
+            Ok((content, read))
+        })
+    }
+}
+
+/// Reads and verifies blocks.
+pub(super) struct BlockReader {
+    table: ReadOnlyTable<&'static [u8; 16], Sealed>,
+}
+
+impl BlockReader {
+    pub(super) fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
+        Ok(Self { table: transaction.open_table(database::BLOCKS)? })
+    }
+
+    pub(super) fn read(&self, key: &BlockKey) -> Result<Bytes, Fault> {
+        let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
+        Ok(block::open(key, packed.value())?)
+    }
+}
+
+/// A snapshot as it is read: what was made of each block of summaries, sorted by id, and all ids in the origin's order.
+struct ReadBlocks<T> {
+    envelope: Envelope,
+    taxonomies: [Arc<str>; 3],
+    by_id: Vec<T>,
+    order: Vec<ListingId>,
+}
+
+/// Reads the blocks of a snapshot on all cores, those of summaries with `read`.
+fn read_blocks<T: Send>(
+    transaction: &ReadTransaction,
+    blocks: &Blocks,
+    read: impl Fn(&BlockReader, &BlockKey) -> Result<T, Fault> + Sync,
+) -> Result<ReadBlocks<T>, Fault> {
+    let reader = BlockReader::new(transaction)?;
+    let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
+        Ok(block::read_taxonomy(&reader.read(&blocks.taxonomies[kind])?)?.into())
+    };
+    let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
+    let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];
+    let worker = || BlockReader::new(transaction);
+    let order =
+        run_parallel(blocks.order.len(), worker, |reader, n| Ok(block::read_order(&reader.read(&blocks.order[n])?)?))?;
+    let by_id = run_parallel(blocks.summaries.len(), worker, |reader, n| read(reader, &blocks.summaries[n]))?;
+    Ok(ReadBlocks { envelope, taxonomies, by_id, order: order.concat() })
+}
+
+/// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is dropped as soon as its
+/// summaries are placed.
+fn arrange<T: Clone + Default>(
+    by_id: Vec<(Vec<Summary>, Vec<T>)>,
+    order: &[ListingId],
+) -> Result<(Vec<Summary>, Vec<T>), StoreError> {
+    let wrong = || damaged("snapshot", "order");
+    if by_id.iter().map(|(summaries, _)| summaries.len()).sum::<usize>() != order.len() {
+        return Err(wrong());
+    }
+    let mut places: Vec<(ListingId, u32)> = order.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
+    places.sort_unstable();
+    let mut arranged: Vec<Option<Summary>> = vec![None; order.len()];
+    let mut arranged_read = vec![T::default(); order.len()];
+    let by_id = by_id.into_iter().flat_map(|(summaries, read)| summaries.into_iter().zip(read));
+    for ((summary, read), (id, place)) in by_id.zip(places) {
+        if summary.id != id {
+            return Err(wrong());
+        }
+        arranged[place as usize] = Some(summary);
+        arranged_read[place as usize] = read;
+    }
+    // In place: an `Option` is no larger than its value.
+    let arranged = arranged.into_iter().collect::<Option<_>>().ok_or_else(wrong)?;
+    Ok((arranged, arranged_read))
+}
+
+/// The listings of a block, by id.
+type Listed = Arc<[(ListingId, ContentHash)]>;
+
+/// A check of one snapshot after the other.
+pub(crate) struct Verification<'a> {
+    store: &'a Store,
+    /// The blocks of the snapshot before.
+    blocks: HashMap<BlockKey, Listed>,
+    /// Listings whose details were read, by id.
+    read: Vec<ListingId>,
+    /// The damaged ones of them, by id, and what is wrong.
+    damaged: Vec<(ListingId, String)>,
+}
+
+impl<'a> Verification<'a> {
+    pub(crate) fn of(store: &'a Store) -> Self {
+        Self { store, blocks: HashMap::new(), read: Vec::new(), damaged: Vec::new() }
+    }
+
+    /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
+    pub(crate) fn check(&mut self, seq: u64) -> Result<(), StoreError> {
+        let record = self.store.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
+        let listed = self.listed(&record)?;
+        self.read_details(&listed)?;
+        let mut damaged = self.damaged.iter().filter(|(id, _)| listed.binary_search(id).is_ok());
+        let Some((first, why)) = damaged.next() else { return Ok(()) };
+        let all = counted(1 + damaged.count() as u64, "damaged detail");
+        Err(StoreError::Damaged(format!("{all}, the first of listing {first}: {why}")))
+    }
+
+    /// Reads the blocks of a snapshot that the one before does not have, and compares the content with its id. Returns
+    /// the ids of its listings, ascending.
+    fn listed(&mut self, record: &SnapshotRecord) -> Result<Vec<ListingId>, StoreError> {
+        let (ids, read) = self.store.handle.read(|transaction| {
+            let blocks = read_blocks(transaction, &record.blocks, |reader, key| {
+                if let Some(listed) = self.blocks.get(key) {
+                    return Ok((*key, listed.clone()));
+                }
+                let summaries = block::read_summaries(&reader.read(key)?)?;
+                Ok((*key, summaries.iter().map(|summary| (summary.id, summary.hash)).collect::<Listed>()))
+            })?;
+            let ReadBlocks { envelope, taxonomies, by_id: read, mut order } = blocks;
+            // The blocks are in the order of their ids, and so are the listings of each.
+            let found = |id: &ListingId| {
+                let block = read.partition_point(|(_, listed)| listed.last().is_some_and(|(last, _)| last < id));
+                let listed = &read.get(block)?.1;
+                listed.binary_search_by_key(id, |(id, _)| *id).ok().map(|found| listed[found])
+            };
+            if !order.iter().all(|id| found(id).is_some()) {
+                return Err(damaged("snapshot", "order").into());
+            }
+            let id = SnapshotId::of(&envelope, &taxonomies, order.iter().filter_map(found));
+            let count = read.iter().map(|(_, listed)| listed.len()).sum::<usize>();
+            if id != record.id || count != order.len() || count as u64 != record.listings {
+                return Err(damaged("snapshot", "id").into());
+            }
+            order.sort_unstable();
+            Ok((order, read))
+        })?;
+        self.blocks = read.into_iter().collect();
+        Ok(ids)
+    }
+
+    /// Reads the details of those listings that were not read yet.
+    fn read_details(&mut self, listed: &[ListingId]) -> Result<(), StoreError> {
+        let new: Vec<ListingId> = listed.iter().filter(|id| self.read.binary_search(id).is_err()).copied().collect();
+        // If the places cannot be read, each detail gives the error.
+        let stored = self.store.in_file_order(&new).unwrap_or_else(|_| new.clone());
+        for (id, read) in self.store.details_in_turn(&stored) {
+            match read {
+                Err(StoreError::Damaged(why)) => self.damaged.push((id, why)),
+                read => drop(read?),
+            }
+        }
+        self.damaged.sort_unstable_by_key(|(id, _)| *id);
+        self.read.extend(new);
+        self.read.sort_unstable();
+        Ok(())
+    }
+}
+
+/// Runs `job` for `0..count` on several threads, each with a worker of its own, and returns the results in order.
+/// An error of a job, or of making a worker, stops the other threads.
+pub(super) fn run_parallel<W, T: Send>(
+    count: usize,
+    worker: impl Fn() -> Result<W, Fault> + Sync,
+    job: impl Fn(&mut W, usize) -> Result<T, Fault> + Sync,
+) -> Result<Vec<T>, Fault> {
+    let next = AtomicUsize::new(0);
+    let threads = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(count.max(1));
+    let run_worker = || {
+        let outcome = (|| {
+            let mut worker = worker()?;
+            let mut done = Vec::new();
+            loop {
+                let item = next.fetch_add(1, Ordering::Relaxed);
+                if item >= count {
+                    return Ok(done);
+                }
+                done.push((item, job(&mut worker, item)?));
+            }
+        })();
+        if outcome.is_err() {
+            next.store(count, Ordering::Relaxed);
+        }
+        outcome
+    };
+    let parts = Mutex::new(Vec::new());
+    together(threads, &|| {
+        let part = guarded(run_worker);
+        parts.lock().push(part);
+    });
+    let mut results: Vec<Option<T>> = Vec::new();
+    results.resize_with(count, || None);
+    for part in parts.into_inner() {
+        for (item, result) in part? {
+            results[item] = Some(result);
+        }
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_their_order_and_an_error_stops() {
+        let squares = run_parallel(1000, || Ok(()), |(), n| Ok(n * n)).unwrap();
+        assert!(squares.iter().enumerate().all(|(n, square)| *square == n * n) && squares.len() == 1000);
+        let fail = |(): &mut (), n| if n == 7 { Err(StoreError::NoSuchSnapshot(7).into()) } else { Ok(n) };
+        assert!(matches!(run_parallel(1000, || Ok(()), fail), Err(Fault::Store(StoreError::NoSuchSnapshot(7)))));
+        assert!(run_parallel(0, || Ok(()), |(), n| Ok(n)).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,330 @@
+//! What is held for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
+//! connection, for each household and for all households together, and in time.
+//!
+//! An answer is made only while there is room for it beside other answers. What is there is counted as it is, beyond the
+//! bounds, too: then requests wait until the client has read enough. A request that waits counts with its head and little
+//! more, and takes no room from answers: it has none yet. At twice the bounds, of both together, streams are refused.
+//! When all households together reach their bound, each may hold one [`EXPECTED`] answer: nobody is shut out by others.
+//! A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::edge::serve`], [`crate::edge::answer`].
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::protocol::problem::Problem;
+use crate::tasks::at_once;
+
+/// For each write. Every wait on the public side is bounded.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many streams a connection may have open at once.
+pub(crate) const STREAMS: u32 = 128;
+/// What a client must take within the deadline, in bytes: 2 KiB a second.
+pub(crate) const PIECE: usize = 64 << 10;
+/// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a
+/// piece of each may be in front. Twice that, for what goes out beside the pieces.
+const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
+/// For one connection, in bytes: a piece of each stream.
+pub(crate) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
+/// For all connections of one household.
+const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
+/// For all households, in times of [`EXPECTED`]: 512 MiB.
+const OF_ALL: usize = 16 * OF_HOUSEHOLD / EXPECTED;
+/// An answer is begun if there is room for so much: nearly every answer is shorter.
+const EXPECTED: usize = 256 << 10;
+
+/// How many frames of HTTP/2 wait for the client of a connection, beside the last one of each answer. One costs some 500
+/// bytes beside its data, which do not count.
+const FRAMES: usize = 1024;
+
+/// The most that one body counts, beside the piece that is being sent: other clients often share it.
+pub(crate) const OF_BODY: usize = 1 << 20;
+
+/// The client takes too little of its answers.
+#[derive(Debug)]
+pub(crate) struct Slow;
+
+impl From<Slow> for Problem {
+    fn from(_: Slow) -> Self {
+        Self::unavailable("Other answers to this client have not been read").after(1)
+    }
+}
+
+/// The bytes that are held for a connection, or for all of a household.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// For answers.
+    held: AtomicUsize,
+    /// For requests that wait.
+    waiting: AtomicUsize,
+    most: usize,
+    freed: Notify,
+    /// `None` for a connection.
+    all: Option<AllRooms>,
+}
+
+/// What all households hold, in times of [`EXPECTED`]: of each household only whole ones count, so that clients that
+/// read never touch it.
+pub(crate) type AllRooms = Arc<AtomicUsize>;
+
+impl Room {
+    /// Of a household.
+    pub(crate) fn of_household(all: &AllRooms) -> Self {
+        Self::new(OF_HOUSEHOLD, Some(all.clone()))
+    }
+
+    fn new(most: usize, all: Option<AllRooms>) -> Self {
+        Self { held: AtomicUsize::new(0), waiting: AtomicUsize::new(0), most, freed: Notify::new(), all }
+    }
+
+    fn fits(&self, held: usize) -> bool {
+        held + EXPECTED <= self.most && !self.is_too_much(held)
+    }
+
+    /// Whether so much is too much because of what other households hold.
+    fn is_too_much(&self, held: usize) -> bool {
+        held >= EXPECTED && self.all.as_ref().is_some_and(|all| all.load(Ordering::Relaxed) >= OF_ALL)
+    }
+
+    fn is_overdrawn(&self) -> bool {
+        let both = self.held.load(Ordering::Acquire) + self.waiting.load(Ordering::Acquire);
+        both >= 2 * self.most || self.is_too_much(both)
+    }
+
+    fn add(&self, bytes: usize, waits: bool) {
+        let before = (if waits { &self.waiting } else { &self.held }).fetch_add(bytes, Ordering::AcqRel);
+        self.tell_all(before, before.wrapping_add(bytes));
+    }
+
+    /// Counts a change for all households. Whether there was one.
+    fn tell_all(&self, before: usize, after: usize) -> bool {
+        let (before, after) = (before / EXPECTED, after / EXPECTED);
+        let all = self.all.as_ref().filter(|_| before != after);
+        all.map(|all| all.fetch_add(after.wrapping_sub(before), Ordering::Relaxed)).is_some()
+    }
+
+    fn is_free(&self) -> bool {
+        self.fits(self.held.load(Ordering::Acquire))
+    }
+
+    fn give_back(&self, bytes: usize, waits: bool) {
+        let before = (if waits { &self.waiting } else { &self.held }).fetch_sub(bytes, Ordering::AcqRel);
+        let after = before.wrapping_sub(bytes);
+        let may_fit = self.tell_all(before, after) || before + EXPECTED > self.most;
+        if !waits && may_fit && self.fits(after) {
+            self.freed.notify_one();
+        }
+    }
+
+    /// Waits until it is free. One of those that wait wakes the next one, so that not all wake for each answer.
+    async fn free(&self) {
+        while !self.is_free() {
+            self.freed.notified().await;
+            if self.is_free() {
+                self.freed.notify_one();
+            }
+        }
+    }
+}
+
+/// What is held for a connection and its household.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    connection: Room,
+    /// `None` for a proxy.
+    household: Option<Arc<Room>>,
+    /// How many bytes the client has taken. Only HTTP/2 counts them.
+    taken: AtomicU64,
+    /// For the frames that may still wait.
+    frames: Arc<Semaphore>,
+}
+
+impl Unread {
+    /// Nothing, for a connection of this household; `None`: of a proxy.
+    pub(crate) fn of(household: Option<Arc<Room>>) -> Self {
+        let frames = Arc::new(Semaphore::new(FRAMES));
+        Self { connection: Room::new(OF_CONNECTION, None), household, taken: AtomicU64::new(0), frames }
+    }
+
+    /// How many bytes of answers are held for the connection; 0 for a proxy.
+    pub(crate) fn held(&self) -> usize {
+        self.connection.held.load(Ordering::Acquire)
+    }
+
+    /// Whether there is room for one more answer.
+    pub(crate) fn has_room(&self) -> bool {
+        self.household.as_ref().is_none_or(|household| self.connection.is_free() && household.is_free())
+    }
+
+    /// Whether so much waits that nothing more may.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.connection.is_overdrawn() || self.household.as_deref().is_some_and(Room::is_overdrawn)
+    }
+
+    /// Waits until there is room for one more answer, as long as the client reads others.
+    pub(crate) async fn room(&self) -> Result<(), Slow> {
+        let Some(household) = self.household.as_deref().filter(|_| !self.has_room()) else { return Ok(()) };
+        let free = async {
+            while !self.has_room() {
+                self.connection.free().await;
+                household.free().await;
+            }
+        };
+        self.while_taken(u64::MAX, free).await
+    }
+
+    /// Counts so many bytes of an answer until the value is dropped; `None` for a proxy.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        self.count(bytes, false)
+    }
+
+    /// Counts so many bytes of a request that waits.
+    pub(crate) fn wait(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        self.count(bytes, true)
+    }
+
+    fn count(self: &Arc<Self>, bytes: usize, waits: bool) -> Option<Held> {
+        let household = self.household.as_ref()?;
+        for room in [&self.connection, household] {
+            room.add(bytes, waits);
+        }
+        Some(Held { unread: self.clone(), bytes, waits })
+    }
+
+    /// These bytes of an answer, which count until they are dropped.
+    pub(crate) fn carry(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        match self.hold(bytes.len()) {
+            Some(held) if held.bytes > 0 => Bytes::from_owner(Carried { bytes, _counted: held }),
+            _ => bytes,
+        }
+    }
+
+    /// These bytes as a frame, which counts until it is dropped. Waits while too many frames wait.
+    pub(crate) async fn frame(&self, bytes: Bytes) -> Bytes {
+        // Never closed.
+        let counted = self.frames.clone().acquire_owned().await.ok();
+        Bytes::from_owner(Carried { bytes, _counted: counted })
+    }
+
+    /// The client has taken so many more bytes of its answers.
+    pub(crate) fn took(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How many bytes of its answers the client has taken, on a connection with streams.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// What the client must take within the deadline, in bytes: all that waits within 16 minutes.
+    pub(crate) fn due(&self) -> u64 {
+        PIECE.max(self.held().min(OF_CONNECTION) / 32) as u64
+    }
+
+    /// A write of a stream. It goes on after the deadline while the client takes enough of the others, but not for ever.
+    pub(crate) async fn in_time<T>(&self, write: impl Future<Output = T>) -> Result<T, Slow> {
+        self.while_taken(OTHERS, write).await
+    }
+
+    /// Waits while the client takes enough of its connection, until it has taken `most` bytes.
+    async fn while_taken<T>(&self, most: u64, work: impl Future<Output = T>) -> Result<T, Slow> {
+        let (mut work, began) = (pin!(work), self.taken());
+        // No timer is made for what is done at once.
+        if let Some(done) = at_once(&mut work).await {
+            return Ok(done);
+        }
+        let mut last = began;
+        loop {
+            let due = self.due();
+            if let Ok(done) = tokio::time::timeout(WRITE_TIMEOUT, work.as_mut()).await {
+                return Ok(done);
+            }
+            let now = self.taken();
+            if now - last < due || now - began > most {
+                tracing::debug!("a client does not read its answer");
+                return Err(Slow);
+            }
+            last = now;
+        }
+    }
+}
+
+/// Bytes that count.
+#[derive(Debug)]
+pub(crate) struct Held {
+    unread: Arc<Unread>,
+    bytes: usize,
+    waits: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for room in [Some(&self.unread.connection), self.unread.household.as_deref()].into_iter().flatten() {
+            room.give_back(self.bytes, self.waits);
+        }
+    }
+}
+
+struct Carried<T> {
+    bytes: Bytes,
+    _counted: T,
+}
+
+impl<T> AsRef<[u8]> for Carried<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_goes_on_one_after_the_other_when_there_is_room() {
+        let household = Arc::new(Room::of_household(&AllRooms::default()));
+        let [one, other] = [(); 2].map(|()| Arc::new(Unread::of(Some(household.clone()))));
+        let large = one.hold(OF_HOUSEHOLD);
+        assert!(!other.has_room() && !other.is_overdrawn(), "because of the household");
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(other.room())).collect();
+        assert!(waiting.iter_mut().all(|room| room.now_or_never().is_none()));
+        drop(large);
+        assert!(waiting.iter_mut().all(|room| room.now_or_never().is_some_and(|room| room.is_ok())));
+        assert_eq!((one.held(), other.held()), (0, 0));
+    }
+
+    #[test]
+    fn requests_that_wait_take_no_room_from_answers_and_are_bounded_with_them() {
+        let household = Arc::new(Room::of_household(&AllRooms::default()));
+        let open: Vec<_> = (0..8).map(|_| Arc::new(Unread::of(Some(household.clone())))).collect();
+        let mut waiting: Vec<_> = open.iter().map(|unread| unread.wait(OF_CONNECTION)).collect();
+        assert!(open.iter().all(|unread| unread.has_room() && unread.is_overdrawn() && unread.held() == 0));
+        waiting.pop();
+        assert!(!open[0].is_overdrawn());
+        let large = open[0].hold(OF_CONNECTION);
+        assert!(open[1].is_overdrawn() && open[1].has_room() && !open[0].has_room());
+        drop((waiting, large));
+        assert!(open.iter().all(|unread| unread.has_room() && !unread.is_overdrawn()));
+    }
+
+    #[test]
+    fn what_is_there_counts_beyond_the_bounds_and_until_its_last_part_is_gone() {
+        let unread = Arc::new(Unread::of(Some(Arc::new(Room::of_household(&AllRooms::default())))));
+        let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_CONNECTION]));
+        assert!(!unread.has_room() && unread.is_overdrawn());
+        assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
+        let part = body.split_to(1);
+        drop(body);
+        assert_eq!(unread.held(), 2 * OF_CONNECTION);
+        drop(part);
+        assert!(unread.has_room() && unread.held() == 0);
+        let proxy = Arc::new(Unread::of(None));
+        let _all = proxy.hold(usize::MAX);
+        assert!(proxy.has_room() && !proxy.is_overdrawn(), "a proxy has many clients");
+    }
+}

@@ -1,0 +1,429 @@
+//! The composition: builds one of the four uses, runs it, and returns when it has stopped.
+//!
+//! [`core`] opens the data and what works on it, for each of the four uses; [`serve`] adds the listeners and runs all of it
+//! ([`services`]), so that one process can run several servers, each with its own clock, log and counters. [`reload`] puts a
+//! changed configuration into effect. At a stop ([`stop`]), the server answers the requests that have arrived, and for a
+//! while those that come. Connections that it has not accepted are left to the next process, if a service manager holds
+//! the sockets ([`sockets`]). [`admin`] is the operator's listener: status, metrics, console, commands. [`maintenance`]
+//! looks after the data directory. [`in_memory`] is a whole server in virtual time, for tests.
+//!
+//! It knows nearly all other rooms, and decides nothing that one of them can. Three types to know: [`core::Core`], what
+//! every use has; `core::Role`, the four uses; [`stop::Order`].
+//!
+//! Callers: [`crate::cli`].
+
+pub mod admin;
+pub mod core;
+pub(crate) mod error;
+pub(crate) mod fleet;
+pub(crate) mod hosted;
+pub mod in_memory;
+pub(crate) mod maintenance;
+pub(crate) mod reload;
+mod services;
+pub(crate) mod signals;
+pub(crate) mod sockets;
+pub mod stop;
+mod systemd;
+
+use std::sync::{Arc, Weak};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use pingora::listeners::{L4BufferSettings, ListenerConfig};
+use pingora::services::listening::Service;
+
+use crate::config::{Config, Settings, Use};
+use crate::data::store::nameless;
+use crate::edge::answer::Responder;
+use crate::edge::answer::find::{Absent, Finder};
+use crate::edge::answer::purge::Purger;
+use crate::edge::dumps::Dumps;
+use crate::edge::serve::Public;
+use crate::edge::serve::connections::Connections;
+use crate::edge::serve::connections::InFlight;
+use crate::edge::serve::gate::Gate;
+use crate::edge::serve::gate::ProxyHeaders;
+use crate::edge::serve::tls::TlsGate;
+use crate::fleet::publisher::status::PublishStatus;
+use crate::mirror::details::Details;
+use crate::server::admin::Admin;
+use crate::server::admin::bundle::Bundles;
+use crate::server::admin::console::Console;
+use crate::server::admin::front::AdminFront;
+use crate::server::admin::health::NOTHING_TO_SERVE;
+use crate::server::admin::history::Sampler;
+use crate::server::admin::reload::{Reloader, Reloads};
+use crate::server::admin::socket::{AdminSocket, SocketState};
+use crate::server::admin::status::Status;
+use crate::tasks::fair::FairSemaphore;
+use crate::telemetry::Telemetry;
+use crate::telemetry::access::InEffect;
+use crate::telemetry::counters::ConnectionCounters;
+use crate::telemetry::findings::Findings;
+use crate::telemetry::history::History;
+use crate::telemetry::request_id::RequestIds;
+
+use self::core::{Core, Data, Role};
+use self::error::AppError;
+use self::maintenance::Keeper;
+use self::reload::{ConfigSource, Fixed, Reload};
+use self::services::Services;
+use self::sockets::{Addresses, Https};
+use self::stop::{Drain, Ending, Orders};
+use self::systemd::Systemd;
+
+pub use self::sockets::Sockets;
+
+/// Opens and serves a configuration until an order ends it.
+pub fn run(config: &Config, sockets: Sockets, orders: Orders) -> Result<(), AppError> {
+    serve(config, sockets, Core::open(config)?, None, |_| Ok(orders))
+}
+
+/// A look at a server that runs. It keeps nothing of the server alive.
+#[derive(Clone)]
+pub struct Probe(Weak<Status>);
+
+impl Probe {
+    /// Whether a mirror has nothing left to copy.
+    pub fn is_settled(&self) -> bool {
+        self.0.upgrade().is_some_and(|status| status.is_settled())
+    }
+}
+
+/// Serves until an order ends it, and returns when all of it has stopped. `orders` is called once it listens. Fails if
+/// something is wrong before the first request is accepted.
+pub fn serve(
+    config: &Config,
+    sockets: Sockets,
+    core: Core,
+    source: Option<ConfigSource>,
+    orders: impl FnOnce(Probe) -> Result<Orders, AppError>,
+) -> Result<(), AppError> {
+    Server::build(config, &sockets.addresses(), core, source)?.listen(sockets, orders)
+}
+
+/// A server that is built, and does not listen yet.
+struct Server {
+    gate: Gate,
+    https: Option<Service<TlsGate>>,
+    operators: AdminFront,
+    socket: AdminSocket,
+    /// What is done beside answering.
+    tasks: Vec<(&'static str, BoxFuture<'static, ()>)>,
+    keeper: Keeper,
+    status: Arc<Status>,
+    reload: Arc<Reload>,
+    in_flight: InFlight,
+    details: Option<Details>,
+}
+
+impl Server {
+    fn build(
+        config: &Config,
+        addresses: &Addresses,
+        core: Core,
+        source: Option<ConfigSource>,
+    ) -> Result<Self, AppError> {
+        let telemetry = Telemetry::default();
+        let counters = telemetry.connections.clone();
+        let headers = ProxyHeaders::new(telemetry.headers_refused.clone());
+        let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
+        let in_flight = InFlight::default();
+        let settings = core.settings.clone();
+        settings.store(config.clone());
+        let dumps = dumps(&settings, &core);
+        let fixed = fixed(&core, dumps.is_some());
+        let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
+        let https = config.tls.as_ref().map(Https::new).transpose()?;
+        let publishing = PublishStatus::default();
+        let status = Arc::new(Status {
+            access: access.clone(),
+            publish: config.publish.url.is_some().then(|| publishing.clone()),
+            ..status(config, addresses, &core, https.as_ref(), &fixed, &telemetry)
+        });
+        let keeper = keeper(&core);
+        let socket = AdminSocket::new(core.data_dir.clone(), status.socket.clone());
+        let publisher = fleet::publisher(config, &core, &publishing)?;
+        let purger = Purger {
+            cache: core.cache.clone(),
+            proxy: core.origin().map(|origin| origin.proxy.clone()),
+            base_path: reload::base_path(config),
+        };
+        let bundles = bundles(config, &core, dumps.clone())?;
+        let data = core.data().map(|data| (data.snapshots.clone(), data.details.clone()));
+        let (snapshots, details) = data.unzip();
+        let public = Arc::new(Public {
+            answers: Responder { access: access.clone(), ..responder(config, &core, &fixed, telemetry, dumps) },
+            in_flight: in_flight.clone(),
+        });
+        let (clients, operators) = reload::rooms(config);
+        let connections = Connections::new(clients, counters);
+        let (https, certificate) = {
+            let start = |https: Https| https.start(Gate::new(&public, &connections, headers.clone()));
+            https.map(start).transpose()?.unzip()
+        };
+        let shared = fixed.shared.clone();
+        let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
+        let reload = Arc::new(Reload {
+            source,
+            running: Mutex::new(running),
+            settings: settings.clone(),
+            fixed,
+            public: public.clone(),
+            connections: connections.clone(),
+            client: core.origin().map(|origin| origin.client.clone()),
+            snapshots: snapshots.clone(),
+            cache: core.cache.clone(),
+            certificate,
+            reloads: status.reloads.clone(),
+            access,
+            clock: core.clock.clone(),
+        });
+        let reloader = {
+            let reload = reload.clone();
+            Reloader(Arc::new(move || reload.reload()))
+        };
+        let commands = core.commands().cloned();
+        let console = Console::default();
+        let (of_status, of_settings) = (status.clone(), settings.clone());
+        let admin =
+            Admin { status: of_status, commands, snapshots, bundles, purger, settings: of_settings, reloader, console };
+        let operators = Connections::new(operators, ConnectionCounters::default());
+        let mut tasks: Vec<(&str, BoxFuture<'_, ()>)> = vec![("history", Sampler(status.clone()).run().boxed())];
+        tasks.extend(publisher.map(|publisher| ("publish", publisher.run().boxed())));
+        tasks.extend(shared.map(|shared| ("limit", shared.run().boxed())));
+        tasks.extend(core.role.tasks(&settings));
+        Ok(Self {
+            gate: Gate::new(&public, &connections, headers),
+            https,
+            operators: AdminFront::new(admin, in_flight.clone(), operators),
+            socket,
+            tasks,
+            keeper,
+            status,
+            reload,
+            in_flight,
+            details,
+        })
+    }
+
+    /// Listens, and follows orders until one ends it.
+    fn listen(self, sockets: Sockets, orders: impl FnOnce(Probe) -> Result<Orders, AppError>) -> Result<(), AppError> {
+        let Self { gate, https, operators, socket, tasks, keeper, status, reload, in_flight, details } = self;
+        let _keeper = keeper.start().map_err(AppError::Thread)?;
+        let systemd = Systemd::default();
+        let _status_line =
+            systemd.start(status.clone(), if https.is_some() { 3 } else { 2 }).transpose().map_err(AppError::Thread)?;
+        let beats = || {
+            let systemd = systemd.clone();
+            move || systemd.beat()
+        };
+        let (mut services, are_passed) = (Services::new(), sockets.are_passed());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let addresses = sockets.addresses();
+        announce(&addresses, &status);
+        let mut public = Service::new("public".to_owned(), gate);
+        addresses.public.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));
+        services.listen(public, sockets.public, threads, beats())?;
+        if let Some(mut https) = https {
+            addresses.tls.into_iter().map(buffered).for_each(|listener| https.add_listener(listener));
+            services.listen(https, sockets.tls, threads, beats())?;
+        }
+        services.accept("commands", Arc::new(operators.trusting()), socket.connections())?;
+        let mut admin = Service::new("admin".to_owned(), operators);
+        admin.add_listener(ListenerConfig::tcp(addresses.admin.to_string()));
+        services.listen(admin, vec![sockets.admin], 1, beats())?;
+        for (name, task) in tasks {
+            services.run(name, task)?;
+        }
+        let orders = orders(Probe(Arc::downgrade(&status)))?;
+        Systemd::ready();
+        let followed = stop::follow(orders, &reload, &mut services);
+
+        tracing::info!("stopping: requests in flight are finished");
+        Systemd::stopping(reload.settings.load().drain);
+        let ending = *followed.as_ref().unwrap_or(&Ending::AtOnce);
+        let drain = Drain { settings: &reload.settings, in_flight: &in_flight, connections: &reload.connections };
+        drain.run(ending, !are_passed, || services.stop());
+        if let Some(details) = details {
+            details.flush();
+        }
+        if let Some(access) = reload.access.load_full() {
+            access.lines.flush(stop::LAST_LINES);
+        }
+        services.end();
+        tracing::info!("stopped");
+        followed.map(drop)
+    }
+}
+
+impl Role {
+    /// What this use does beside answering.
+    fn tasks(self, settings: &Settings) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
+        let searches = |data: Data| ("search", data.searches.run().boxed());
+        match self {
+            Self::Shield(_) => Vec::new(),
+            Self::Mirror(mirror) => {
+                vec![
+                    ("mirror", fleet::mirror(mirror.lists, mirror.seed).boxed()),
+                    ("sweep", mirror.sweeper.run().boxed()),
+                    ("examiner", mirror.examiner.run().boxed()),
+                    ("details", mirror.worker.run().boxed()),
+                    searches(mirror.data),
+                ]
+            }
+            Self::Replica(replica) => {
+                vec![("replica", replica.follower.run(settings.clone()).boxed()), searches(replica.data)]
+            }
+            Self::Offline(offline) => vec![searches(offline.data)],
+        }
+    }
+}
+
+/// The state that survives reloads.
+fn fixed(core: &Core, has_dumps: bool) -> Fixed {
+    let name = core.origin().map(|origin| origin.client.name().clone());
+    Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, &core.clock) }
+}
+
+/// The keeper of the data directory.
+fn keeper(core: &Core) -> Keeper {
+    Keeper {
+        data_dir: core.data_dir.clone(),
+        snapshots: core.data().map(|data| data.snapshots.clone()),
+        budget: core.origin().map(|origin| origin.client.budget().clone()),
+        heals: matches!(core.role, Role::Shield(_) | Role::Mirror(_) | Role::Replica(_)),
+    }
+}
+
+/// Logs where the server listens.
+fn announce(addresses: &Addresses, status: &Status) {
+    let usage = status.usage.as_str();
+    for address in &addresses.public {
+        tracing::info!(%address, r#use = usage, "serving");
+    }
+    for address in &addresses.tls {
+        tracing::info!(%address, r#use = usage, "serving HTTPS");
+    }
+    tracing::info!(address = %addresses.admin, "admin listener");
+    if status.usage == Use::Offline && status.current.get().is_none() {
+        tracing::warn!("{NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
+    }
+}
+
+/// The state for the admin listener, without an access log and a publisher.
+fn status(
+    config: &Config,
+    addresses: &Addresses,
+    core: &Core,
+    https: Option<&Https>,
+    fixed: &Fixed,
+    telemetry: &Telemetry,
+) -> Status {
+    let (origin, data) = (core.origin().map(|origin| &origin.client), core.data());
+    let (audits, replica) = match &core.role {
+        Role::Mirror(mirror) => (Some(mirror.audits.clone()), None),
+        Role::Replica(replica) => (None, Some(replica.status.clone())),
+        Role::Shield(_) | Role::Offline(_) => (None, None),
+    };
+    Status {
+        limiter: fixed.limiter.clone(),
+        shared: fixed.shared.clone(),
+        access: InEffect::default(),
+        usage: config.usage(),
+        listen: addresses.public.clone(),
+        data_dir: core.data_dir.absolute(),
+        started_at: core.clock.now_wall(),
+        publish: None,
+        replica,
+        tls: https.map(|https| https.status(addresses.tls.clone())),
+        current: core.current.clone(),
+        origin: origin.map(|origin| origin.status().clone()),
+        budget: origin.map(|origin| origin.budget().clone()),
+        details: data.map(|data| data.details.clone()),
+        audits,
+        store: data.map(|data| data.store.clone()),
+        snapshots: data.map(|data| data.snapshots.clone()),
+        cache: core.cache.clone(),
+        telemetry: telemetry.clone(),
+        settings: core.settings.clone(),
+        reloads: Reloads::default(),
+        socket: SocketState::default(),
+        admin: addresses.admin,
+        max_age: config.bundle.max_age,
+        clock: core.clock.clone(),
+        origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
+        origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
+        history: History::default(),
+        findings: Findings::default(),
+        is_demo: core.is_demo,
+        promise: Mutex::default(),
+    }
+}
+
+/// The dumps; `None` in shield use.
+fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
+    let Data { snapshots, details, searches, .. } = core.data()?;
+    let searches = searches.clone();
+    Some(Dumps::new(snapshots.clone(), details.clone(), searches, settings.clone(), core.clock.clone()))
+}
+
+fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
+    if core.data().is_some()
+        && let Err(error) = nameless::sweep(&config.data_dir)
+    {
+        tracing::warn!(%error, "leftover files in the data directory could not be removed");
+    }
+    Ok(Bundles {
+        snapshots: core.data().map(|data| data.snapshots.clone()),
+        details: core.data().map(|data| data.details.clone()),
+        dumps,
+        trusted: fleet::trusted_keys(config)?,
+        most: crate::data::bundle::MOST_BYTES,
+        directory: core.scratch.clone(),
+        turn: Arc::default(),
+        uploading: Arc::default(),
+    })
+}
+
+/// A public listener. Heads are read into the session's buffers; complete answers bypass the write buffer.
+fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
+    ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::default().read(0))
+}
+
+/// The state that answers clients, without an access log.
+fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
+    let (origin, data) = (core.origin(), core.data());
+    let snapshots = data.map(|data| &data.snapshots);
+    let finder = Finder {
+        current: core.current.clone(),
+        cache: core.cache.clone(),
+        details: data.map(|data| data.details.clone()),
+        origin: origin.map(|origin| origin.client.status().clone()),
+        proxy: origin.map(|origin| origin.proxy.clone()),
+        instants: core.instants().cloned(),
+        rewrite: core.rewrite.clone(),
+        public_url: config.public_url.as_str().to_owned(),
+        pages: ArcSwap::from_pointee(fixed.pages_of(config)),
+        rendering: FairSemaphore::new(2, 1),
+        earlier: snapshots.map(|snapshots| snapshots.earlier().clone()).unwrap_or_default(),
+        searches: data.map(|data| data.searches.clone()),
+        absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
+        verdicts: snapshots.map(|snapshots| snapshots.verdicts().clone()).unwrap_or_default(),
+        clock: core.clock.clone(),
+        settings: core.settings.clone(),
+    };
+    Responder {
+        in_force: ArcSwap::from_pointee(fixed.in_force(config)),
+        finder,
+        telemetry,
+        access: InEffect::default(),
+        ids: RequestIds::default(),
+        proxy: origin.map(|origin| origin.proxy.clone()),
+        dumps,
+        clock: core.clock.clone(),
+    }
+}

@@ -1,0 +1,178 @@
+//! Answers only requests for this listener. Refuses actions from other sites, and off loopback all actions without the
+//! token.
+//!
+//! A web page can make its own name point to this listener (DNS rebinding); a browser then reads what is here and sends
+//! the page's name in `Host`. That name is all that tells such a request from an operator's. Pure. Callers:
+//! [`super::front`], [`super::Admin`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+use http::{HeaderMap, header};
+
+use crate::config::AdminConfig;
+use crate::protocol::target;
+
+/// The longest foreign name that is repeated in an answer, in bytes.
+const SHOWN: usize = 80;
+
+/// Checks that a request is for this listener. `local`: the address that its connection came to; `None`: unknown.
+pub(crate) fn is_for_us(config: &AdminConfig, local: Option<IpAddr>, request: &Parts) -> Result<(), String> {
+    let fields = request.headers.get_all(header::HOST).iter().map(http::HeaderValue::as_bytes);
+    // A target with a host of its own counts as well as the field (RFC 9112 §3.2.2).
+    let target = request.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let own = [Some(config.listen), local.map(|address| SocketAddr::new(address, 0))];
+    let is_ours = |value: &[u8]| {
+        let Some(name) = target::host_of(value) else { return false };
+        let is_own = |address: IpAddr| {
+            address.is_loopback() || own.into_iter().flatten().any(|own| own.ip().to_canonical() == address)
+        };
+        name == "localhost" || config.hosts.contains(&name) || name.parse().is_ok_and(is_own)
+    };
+    // HTTP/1.0 need not name one, and no browser sends that.
+    match fields.chain(target).find(|value| !is_ours(value)) {
+        None => Ok(()),
+        Some(foreign) => {
+            let shown = String::from_utf8_lossy(&foreign[..foreign.len().min(SHOWN)]);
+            Err(format!(
+                "{shown:?} in Host is not a name of the admin listener; ask for localhost or for the listener's address, or \
+                 add the name to admin.hosts"
+            ))
+        }
+    }
+}
+
+/// Why an action is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// `Origin` names another site (cross-site request).
+    ForeignOrigin,
+    /// A token is required, and it is missing or wrong.
+    Token,
+    /// The listener is not on loopback and no token is configured.
+    NoToken,
+}
+
+impl Refusal {
+    /// What to do about it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ForeignOrigin => "actions from other sites are refused",
+            Self::Token => "send `Authorization: Bearer <admin.token>`",
+            Self::NoToken => {
+                "actions are refused: admin.listen is not a loopback address, so set admin.token (or admin.token_file) and send it"
+            }
+        }
+    }
+}
+
+/// Whether a request for this listener may write.
+pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
+    let lines = |name: &'static str| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
+    let text = |name| lines(name).next();
+    let is_ours = |origin: &str| {
+        let site = origin.split_once("://").map_or("?", |(_, site)| site);
+        text("host").is_some_and(|host| host.eq_ignore_ascii_case(site))
+    };
+    // An image or a form of another site names no origin. Of several lines, the most foreign one counts.
+    if !(lines("origin").all(is_ours) && lines("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none"))) {
+        return Err(Refusal::ForeignOrigin);
+    }
+    match config.secret() {
+        Some(token) => {
+            let sent = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+            if sent.is_some_and(|sent| token.matches(sent.as_bytes())) { Ok(()) } else { Err(Refusal::Token) }
+        }
+        None if config.accepts_writes() => Ok(()),
+        None => Err(Refusal::NoToken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let value = http::HeaderValue::from_static;
+        let mut headers = HeaderMap::new();
+        for (name, text) in pairs {
+            headers.append(*name, value(text));
+        }
+        headers
+    }
+
+    /// What is told of a request to 10.0.0.7 with these values of `Host`.
+    fn refused(config: &AdminConfig, target: &str, hosts: &[&str]) -> Option<String> {
+        let request = http::Request::get(target);
+        let request = hosts.iter().fold(request, |request, host| request.header("host", *host));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        is_for_us(config, Some(IpAddr::from([10, 0, 0, 7])), &parts).err()
+    }
+
+    #[test]
+    fn a_request_names_loopback_the_listener_or_what_is_configured() {
+        let text = "admin = { listen = \"0.0.0.0:9090\", hosts = [\"Mirror\", \"192.0.2.9\", \"2001:db8::1\"] }";
+        let config = crate::config::Config::from_text(text).unwrap().config.admin;
+        for own in [
+            "localhost",
+            "LOCALHOST.:9090",
+            "127.0.0.1:9090",
+            "127.9.9.9",
+            "[::1]:9090",
+            "[::ffff:127.0.0.1]",
+            "10.0.0.7:9090",
+            "0.0.0.0:9090",
+            "mirror:9090",
+            "MIRROR.",
+            "192.0.2.9",
+            "[2001:db8:0::1]:1",
+        ] {
+            assert_eq!(refused(&config, "/status", &[own]), None, "{own}");
+        }
+        assert_eq!(refused(&config, "/status", &[]), None, "HTTP/1.0");
+        for foreign in [
+            "evil.test",
+            "localhost.evil.test",
+            "127.0.0.1.evil.test:9090",
+            "10.0.0.8:9090",
+            "mirror.evil.test",
+            "[::2]",
+            "localhost:9090:9090",
+            "",
+        ] {
+            let told = refused(&config, "/status", &[foreign]).unwrap();
+            assert!(told.contains(&format!("{foreign:?}")) && told.contains("admin.hosts"), "{told}");
+        }
+        assert!(refused(&config, "/status", &["localhost", "evil.test"]).is_some(), "each of two");
+        assert!(refused(&config, "http://evil.test/status", &["localhost"]).is_some(), "the target counts");
+        assert!(refused(&config, "http://mirror:9090/status", &["localhost"]).is_none());
+        let long = refused(&config, "/", &[&"x".repeat(5000)]).unwrap();
+        assert!(long.len() < 400, "{long}");
+    }
+
+    #[test]
+    fn commands_come_from_here_or_carry_the_token() {
+        let config = crate::config::Config::default().admin;
+        for (pairs, expected) in [
+            (&[("host", "127.0.0.1:9090")][..], Ok(())),
+            (&[("host", "localhost:9090")], Ok(())),
+            (&[("host", "[::1]:9090")], Ok(())),
+            (&[("host", "127.0.0.1:9090"), ("origin", "https://evil.test")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("origin", "null")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "cross-site")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "same-origin")], Ok(())),
+            (
+                &[("host", "a:1"), ("origin", "http://a:1"), ("origin", "https://evil.test")],
+                Err(Refusal::ForeignOrigin),
+            ),
+            (&[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("origin", "http://127.0.0.1:9090")], Ok(())),
+        ] {
+            assert_eq!(may_write(&config, &headers(pairs)), expected, "{pairs:?}");
+        }
+        let text = "admin = { listen = \"127.0.0.1:9090\", token = \"0123456789abcdef0123\" }";
+        let config = crate::config::Config::from_text(text).unwrap().config.admin;
+        assert_eq!(may_write(&config, &headers(&[])), Err(Refusal::Token));
+        assert_eq!(may_write(&config, &headers(&[("authorization", "Bearer 0123456789abcdef0123")])), Ok(()));
+    }
+}

@@ -1,0 +1,91 @@
+//! `POST /reload`, and the last reload in `/status`.
+//!
+//! It reads no configuration and changes nothing itself: [`crate::server`] does. Callers: [`super::Admin`], [`super::status`];
+//! [`crate::server`] makes the reports.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderValue, StatusCode};
+use serde_json::Value;
+
+use crate::protocol::excerpt::Excerpt;
+use crate::telemetry::findings::{Finding, Kind};
+
+use super::facts::ReloadFacts;
+use super::{Reply, error, json_reply};
+
+/// The last reload; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reloads {
+    last: Arc<ArcSwapOption<ReloadFacts>>,
+    /// The last one that was put into effect.
+    applied: Arc<ArcSwapOption<ReloadFacts>>,
+}
+
+impl Reloads {
+    /// Records a reload.
+    pub(crate) fn record(&self, report: ReloadFacts) {
+        let report = Arc::new(report);
+        if report.ok {
+            self.applied.store(Some(report.clone()));
+        }
+        self.last.store(Some(report));
+    }
+
+    /// `None` before the first reload.
+    pub(super) fn last(&self) -> Option<ReloadFacts> {
+        self.last.load().as_deref().cloned()
+    }
+
+    /// What reloads left to be done.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let at = |report: &ReloadFacts| report.at.clone().unwrap_or_default();
+        let (last, applied) = (self.last.load(), self.applied.load());
+        let failed = last.as_ref().filter(|report| !report.ok).map(|report| {
+            let text = format!("the reload at {} failed: {}", at(report), report.errors.join("; "));
+            Finding::new(Kind::ReloadFailed, Excerpt(text))
+        });
+        let waits = applied.as_ref().filter(|report| !report.needs_restart.is_empty()).map(|report| {
+            let keys = report.needs_restart.join(", ");
+            let text = format!("the reload at {} changed keys that take effect at the next start: {keys}", at(report));
+            Finding::new(Kind::RestartNeeded, text)
+        });
+        failed.into_iter().chain(waits).collect()
+    }
+}
+
+/// Reads the configuration again and puts it into effect; it blocks. `None`: this process has none to read.
+#[derive(Clone)]
+pub(crate) struct Reloader(pub Arc<dyn Fn() -> Option<ReloadFacts> + Send + Sync>);
+
+impl Reloader {
+    /// Reloads, and tells how that ended: 200, or 422 with every mistake.
+    pub(super) async fn answer(&self) -> Reply {
+        let reload = self.0.clone();
+        let report = match tokio::task::spawn_blocking(move || reload()).await {
+            Ok(Some(report)) => report,
+            Ok(None) => return error(StatusCode::CONFLICT, "this server was started without a configuration to read"),
+            Err(gone) => {
+                let why = format!("internal error: the task was aborted ({gone})");
+                return error(StatusCode::INTERNAL_SERVER_ERROR, &why);
+            }
+        };
+        let mut value = serde_json::to_value(&report).unwrap_or_default();
+        if report.errors.is_empty() {
+            return json_reply(StatusCode::OK, &value);
+        }
+        if let Value::Object(members) = &mut value {
+            members.insert("type".into(), "about:blank".into());
+            members.insert("title".into(), "Unprocessable Content".into());
+            members.insert("status".into(), StatusCode::UNPROCESSABLE_ENTITY.as_u16().into());
+            let mistakes = report.errors.join("; ");
+            let detail = format!("the configuration has mistakes, so nothing has changed: {mistakes}");
+            members.insert("detail".into(), detail.into());
+        }
+        let mut reply = json_reply(StatusCode::UNPROCESSABLE_ENTITY, &value);
+        let problem = HeaderValue::from_static("application/problem+json");
+        reply.headers_mut().insert(http::header::CONTENT_TYPE, problem);
+        reply
+    }
+}

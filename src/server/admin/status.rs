@@ -1,0 +1,310 @@
+//! The state of the server: the contents of `/status` and `/readyz`, and one line for service managers.
+//!
+//! Callers: [`super::Admin`], [`super::history`], `metrics`, [`crate::server`].
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::api::shape::TermName;
+use crate::clock::{Clock, Monotonic, WallTime};
+use crate::config::{Settings, Use};
+use crate::data::cache::Cache;
+use crate::data::snapshot::meta::Certificate;
+use crate::data::snapshot::pointer::SnapshotPointer;
+use crate::data::snapshot::verdicts::table::State;
+use crate::data::snapshots::Snapshots;
+use crate::data::store::Store;
+use crate::edge::limit::Limiter;
+use crate::edge::serve::tls::certificate::Current;
+use crate::edge::shared_limit::SharedLimit;
+use crate::fleet::publisher::status::PublishStatus;
+use crate::fleet::replica::status::{ReplicaFacts, ReplicaStatus};
+use crate::mirror::details::Details;
+use crate::mirror::examiner::report::Audits;
+use crate::mirror::pass::PAGE_SIZE;
+use crate::origin::budget::Budget;
+use crate::origin::status::{OriginState, OriginStatus, Picture, eta_seconds};
+use crate::protocol::excerpt::Excerpt;
+use crate::telemetry::access::InEffect;
+use crate::telemetry::findings::Findings;
+use crate::telemetry::history::History;
+use crate::telemetry::{Group, Telemetry};
+use crate::words::counted;
+
+use super::eta::Promise;
+use super::facts::{
+    AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, LimitFacts, OriginFacts, ParityFacts,
+    RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts,
+};
+use super::health;
+use super::process::Process;
+use super::reload::Reloads;
+use super::socket::SocketState;
+
+/// The public HTTPS listener.
+pub(crate) struct TlsStatus {
+    /// Its addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The certificate for new connections.
+    pub certificate: Arc<Current>,
+}
+
+/// The state that `/status` shows.
+pub(crate) struct Status {
+    /// How this process is used.
+    pub usage: Use,
+    /// The public addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The data directory, an absolute path.
+    pub data_dir: String,
+    /// When this process began to serve.
+    pub started_at: WallTime,
+    /// The public HTTPS listener, if any.
+    pub tls: Option<TlsStatus>,
+    /// The current snapshot.
+    pub current: SnapshotPointer,
+    /// The origin's health; `None` offline.
+    pub origin: Option<OriginStatus>,
+    /// The origin's budget; `None` offline.
+    pub budget: Option<Budget>,
+    /// The details; `None` in shield use.
+    pub details: Option<Details>,
+    /// The audits; `None` without a mirror.
+    pub audits: Option<Audits>,
+    /// The store; `None` in shield use.
+    pub store: Option<Arc<Store>>,
+    /// The kept snapshots; `None` in shield use.
+    pub snapshots: Option<Snapshots>,
+    pub cache: Cache,
+    /// The counters.
+    pub telemetry: Telemetry,
+    pub limiter: Arc<Limiter>,
+    /// The limit of the fleet; `None`: this process counts by itself.
+    pub shared: Option<Arc<SharedLimit>>,
+    /// `ttl`: the time by which a refresh must have happened.
+    pub settings: Settings,
+    /// How the last reload ended.
+    pub reloads: Reloads,
+    /// Whether commands find this server in its data directory.
+    pub socket: SocketState,
+    /// The address of the admin listener.
+    pub admin: SocketAddr,
+    /// `bundle.max_age`; `None`: any age.
+    pub max_age: Option<Duration>,
+    pub clock: Clock,
+    /// The origin's address; `None` offline.
+    pub origin_url: Option<String>,
+    /// The address of the proxy on the way to the origin; `None`: it is asked directly.
+    pub origin_proxy: Option<String>,
+    /// The access log, if any.
+    pub access: InEffect,
+    /// Samples of the last hours.
+    pub history: History,
+    /// What is raised.
+    pub findings: Findings,
+    /// The publisher; `None`: nothing is written to an object store.
+    pub publish: Option<PublishStatus>,
+    /// The object store that a replica follows; `None` in other uses.
+    pub replica: Option<ReplicaStatus>,
+    /// Whether this is a demo.
+    pub is_demo: bool,
+    /// The end of the copy that was told last.
+    pub promise: Mutex<Promise>,
+}
+
+impl TlsStatus {
+    /// Until the certificate expires.
+    pub(super) fn seconds_left(&self, now: WallTime) -> i64 {
+        self.certificate.until().seconds_since(now)
+    }
+}
+
+impl Status {
+    /// Whether a snapshot is held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
+    }
+
+    /// Whether there is nothing left to copy: the list is certified, all its details are as new as it is, and the origin was
+    /// looked at. Cheaper than [`facts`](Self::facts).
+    pub(crate) fn is_settled(&self) -> bool {
+        let (Some(published), Some(details)) = (self.current.get(), &self.details) else { return false };
+        let looked =
+            |origin: &OriginStatus| matches!(origin.picture().state, OriginState::Changed | OriginState::Unchanged);
+        let is_certified = matches!(published.meta.certificate, Certificate::Full | Certificate::Incremental);
+        is_certified && self.origin.as_ref().is_some_and(looked) && details.is_complete(&published.dataset)
+    }
+
+    /// Every fact of `/status` at this instant.
+    pub(crate) fn facts(&self) -> StatusFacts {
+        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        // What is published meanwhile must not be healthy without its data.
+        let (findings, facts) = (self.look(), self.measured(&picture));
+        let reasons: Vec<String> = findings.iter().filter(|one| one.unhealthy).map(|one| one.text.clone()).collect();
+        let state = if reasons.is_empty() { StatusFacts::HEALTHY } else { StatusFacts::UNHEALTHY };
+        StatusFacts { state: state.to_owned(), reasons, findings, ..facts }
+    }
+
+    /// What the server does and how it is: `serving 5000 listings (mirror), confirmed at 2026-11-22T14:30:00Z`.
+    pub(crate) fn line(&self) -> String {
+        let facts = self.facts();
+        let usage = &facts.usage;
+        let served = match facts.listings {
+            Some(listings) => {
+                let confirmed = facts.confirmed_at.as_deref().unwrap_or("an unknown time");
+                format!("serving {} ({usage}), confirmed at {confirmed}", counted(listings, "listing"))
+            }
+            None if self.usage == Use::Shield => format!("serving ({usage})"),
+            None => format!("no data yet ({usage})"),
+        };
+        let why = Excerpt(facts.reasons.join("; "));
+        if facts.reasons.is_empty() { served } else { format!("{served}; unhealthy: {why}") }
+    }
+
+    /// All facts but those that are concluded from them.
+    fn measured(&self, picture: &Picture) -> StatusFacts {
+        let (instants, mono) = (self.clock.now(), self.clock.now_mono());
+        let config = self.settings.load();
+        let published = self.current.get();
+        let (dataset, meta) = (published.as_ref().map(|one| &one.dataset), published.as_ref().map(|one| &one.meta));
+        let covered = dataset.zip(self.details.as_ref()).map(|(dataset, details)| details.covered(dataset));
+        let details = dataset.zip(covered).map(|(dataset, covered)| DetailFacts {
+            mirrored: covered.mirrored as u64,
+            current: Some(covered.current as u64),
+            of: dataset.len() as u64,
+            wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
+        });
+        let oldest = health::oldest(self.usage, config.ttl, self.max_age);
+        let (bytes, entries) = self.cache.size();
+        let (counted, not_modified) = self.telemetry.answer_groups();
+        let groups = Group::ALL.into_iter().map(Group::as_str).zip(counted).chain([("not_modified", not_modified)]);
+        StatusFacts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at.rfc3339(),
+            uptime_seconds: mono.as_nanos() / 1_000_000_000,
+            memory_bytes: Process::now().resident_bytes,
+            usage: self.usage.as_str().to_owned(),
+            demo: self.is_demo,
+            public_url: config.public_url.as_str().to_owned(),
+            listen: self.listen.clone(),
+            data_dir: self.data_dir.clone(),
+            admin: AdminFacts::of(&config.admin, self.admin),
+            tls: self
+                .tls
+                .as_ref()
+                .map(|tls| TlsFacts { listen: tls.listen.clone(), valid_until: tls.certificate.until().rfc3339() }),
+            snapshot: published.as_ref().map(|published| SnapshotFacts {
+                id: published.dataset.id.to_string(),
+                certificate: published.meta.certificate.as_str().to_owned(),
+                open_points: published.meta.open_points.clone(),
+            }),
+            rollback: self.snapshots.as_ref().and_then(Snapshots::rolled_back).map(|rollback| RollbackFacts {
+                waiting: rollback.newest.as_ref() != Some(&rollback.served),
+                served: rollback.served.to_string(),
+                newest: rollback.newest.map(|newest| newest.to_string()),
+            }),
+            versions: self.snapshots.as_ref().map(|snapshots| snapshots.view().kept.len()),
+            listings: dataset.map(|dataset| dataset.len() as u64),
+            confirmed_at: published.as_ref().and_then(|published| published.claimed().rfc3339()),
+            age_seconds: published.as_ref().and_then(|published| published.age_seconds(instants)),
+            unconfirmed: published.as_ref().is_some_and(|published| published.is_unconfirmed(instants.wall)),
+            ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
+            unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
+            origin: self.origin_facts(picture, details.as_ref(), mono),
+            terms: dataset.map(|dataset| TermFacts::of(dataset, &self.doubtful_terms())),
+            volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
+            left_out: meta.map(|meta| meta.left_out.clone()),
+            confirmed: self.shapes(State::Confirmed),
+            disproved: self.shapes(State::Disproved),
+            unproved: self.shapes(State::Unproved),
+            open_cases: self.snapshots.as_ref().map(|snapshots| snapshots.verdicts().rows()),
+            held: picture.held.clone(),
+            parity: self.audits.as_ref().and_then(|audits| ParityFacts::of(&audits.score())),
+            rate_limit: LimitFacts::of(&config.rate_limit, &self.limiter, self.shared.as_deref()),
+            connections: ConnectionFacts::of(&self.telemetry),
+            answers: groups.map(|(group, count)| (group.to_owned(), count)).collect(),
+            hit_ratio: self.telemetry.hit_ratio(),
+            cache: CacheFacts { bytes, entries },
+            reload: self.reloads.last(),
+            publish: self.publish.as_ref().map(|publish| {
+                let details = details.as_ref().map(|details| (details.mirrored, details.in_advance()));
+                publish.lock().facts(mono, details)
+            }),
+            last_error: picture.last_error.clone(),
+            replica: self.replica.as_ref().map(|replica| {
+                let oldest = oldest.unwrap_or(config.ttl);
+                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current()));
+                ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
+            }),
+            details,
+            ..StatusFacts::default()
+        }
+    }
+
+    /// The shapes of queries in this state; `None`: there is no data, or not all were asked yet.
+    pub(super) fn shapes(&self, state: State) -> Option<Vec<String>> {
+        self.current.get().as_ref()?;
+        self.snapshots.as_ref()?.verdicts().names(state)
+    }
+
+    /// The terms in doubt: the origin answers their lists otherwise, and those of other terms as this server does.
+    pub(super) fn doubtful_terms(&self) -> BTreeSet<TermName> {
+        self.snapshots.as_ref().map_or_else(BTreeSet::new, |snapshots| snapshots.verdicts().terms())
+    }
+
+    fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {
+        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
+        let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
+        let eta = self.promise.lock().told(self.estimate(picture, details), now);
+        OriginFacts {
+            url: self.origin_url.clone(),
+            proxy: self.origin_proxy.clone(),
+            state: state.as_str().to_owned(),
+            budget: self.budget.as_ref().map(|budget| BudgetFacts::of(&budget.view())),
+            refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
+            next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
+            eta_seconds: eta,
+            pass: picture.pass,
+            passes: picture.passes,
+            failures: picture.health.failures(),
+            failing_seconds: picture.failing().map(|failing| failing.as_secs()),
+            requests: picture.sent.iter().map(|(class, count)| ((*class).to_owned(), *count)).collect(),
+            stamps: picture.stamps.iter().map(texts).collect(),
+        }
+    }
+
+    /// Whether all details are wanted; `None` where the server does not decide it.
+    fn wants_all(&self) -> Option<bool> {
+        self.details.as_ref().and_then(Details::all_wanted)
+    }
+
+    /// When everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
+    /// all are wanted. `None`: unknown, also while nothing advances.
+    fn estimate(&self, picture: &Picture, details: Option<&DetailFacts>) -> Option<u64> {
+        let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
+        let (left, missing) = match (pass, details) {
+            // The first page is not here yet.
+            (Some((_, 0)) | None, None) => return None,
+            (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
+            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current())),
+        };
+        let all = self.wants_all() == Some(true);
+        let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
+        let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
+        // Without a pass, the state is that of the last refresh, however long ago.
+        let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
+        let fails = fails || self.store.as_ref().is_some_and(|store| !store.works());
+        // What waits for a cache before the origin ends when that says so.
+        if stuck || picture.copies.is_some() || (fails && (left > 0 || missing > 0)) {
+            return None;
+        }
+        let left = if all { left.saturating_add(missing) } else { left };
+        let limit = self.budget.as_ref()?.view().limit;
+        eta_seconds(left, limit, picture.pace.per_second(Instant::now()))
+    }
+}

@@ -1,0 +1,76 @@
+//! Maintains the data directory while the server runs: repairs a damaged store, notices when a disk is writable again,
+//! writes the holder's id to the lock, and drops old changes.
+//!
+//! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::data::snapshots::Snapshots;
+use crate::data::store::DataDir;
+use crate::origin::budget::Budget;
+use crate::tasks::threads::Periodic;
+
+/// How often to look.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The pause after a repair: a failed one may fail again, and a successful one has rewritten everything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Maintains a data directory.
+pub(crate) struct Keeper {
+    /// The directory.
+    pub data_dir: DataDir,
+    /// The kept snapshots in its store; `None` in shield use.
+    pub snapshots: Option<Snapshots>,
+    /// The origin's budget; `None` without an origin.
+    pub budget: Option<Budget>,
+    /// Whether lost data can be fetched again; if not, nothing is repaired.
+    pub heals: bool,
+}
+
+impl Keeper {
+    /// Starts the thread.
+    pub(crate) fn start(self) -> io::Result<Periodic> {
+        let mut is_named = None;
+        let mut tried: Option<Instant> = None;
+        let work = move || {
+            if is_named != Some(true) {
+                is_named = Some(self.name(is_named.is_none()));
+            }
+            if let Some(budget) = &self.budget {
+                budget.try_writing();
+            }
+            let Some(snapshots) = &self.snapshots else { return };
+            let store = snapshots.store();
+            // A failure shows in `/status`.
+            let _ = store.try_writing();
+            let _ = snapshots.forget_old_changes();
+            let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
+            if may_try && self.heals && store.damage().is_some() {
+                heal(snapshots);
+                tried = Some(Instant::now());
+            }
+        };
+        Periodic::start("keeper", INTERVAL, work)
+    }
+
+    fn name(&self, warns: bool) -> bool {
+        let signed = self.data_dir.sign();
+        if let Err(error) = &signed
+            && warns
+        {
+            tracing::warn!(%error, "the id of this process could not be written into the lock of the data directory; trying again");
+        }
+        signed.is_ok()
+    }
+}
+
+/// Repairs a damaged file: a finding tells of it.
+pub(crate) fn heal(snapshots: &Snapshots) {
+    let store = snapshots.store();
+    let detail = store.damage().unwrap_or_default();
+    match snapshots.heal() {
+        Ok(healed) => store.tell_repaired(healed.text(store.path(), &detail)),
+        Err(error) => tracing::debug!(%error, "the store could not be repaired yet"),
+    }
+}
