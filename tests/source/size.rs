@@ -20,7 +20,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("app", 1939),
     ("bundle", 2023),
     ("cache", 958),
-    ("cli", 3540),
+    ("cli", 3586),
     ("clock", 313),
     ("config", 2504),
     ("dumps", 877),
