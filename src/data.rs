@@ -5,6 +5,7 @@
 //! | [`snapshots`] | which snapshots are kept, and which one is current; publication, rollback, import, export |
 //! | [`bundle`] | the file that carries a snapshot, or the changes since another one |
 //! | [`store`] | disk: snapshots, details, copies and state in one redb file |
+//! | [`details`] | the details of listings, read and stored |
 //! | [`snapshot`] | memory: the immutable data set that answers come from, its indexes, the verdicts, the journal |
 //! | [`cache`] | memory: hot answers, bounded by bytes. Here, because the mirror and the origin's client use its keys |
 //!
@@ -17,6 +18,7 @@
 
 pub mod bundle;
 pub mod cache;
+pub mod details;
 pub mod snapshot;
 pub mod snapshots;
 pub mod store;

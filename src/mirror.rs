@@ -43,9 +43,9 @@ use crate::data::snapshot::pointer::SnapshotPointer;
 use crate::data::snapshot::verdicts::Verdicts;
 use crate::data::store::Store;
 
+use crate::data::details::Details;
 use commands::Commands;
 use copies::Copies;
-use details::Details;
 
 /// What the mirror's tasks share; cheap to clone.
 #[derive(Clone)]

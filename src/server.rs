@@ -36,6 +36,7 @@ use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::services::listening::Service;
 
 use crate::config::{Config, Settings, Use};
+use crate::data::details::Details;
 use crate::data::store::nameless;
 use crate::edge::answer::Responder;
 use crate::edge::answer::find::{Absent, Finder};
@@ -48,7 +49,7 @@ use crate::edge::serve::gate::Gate;
 use crate::edge::serve::gate::ProxyHeaders;
 use crate::edge::serve::tls::TlsGate;
 use crate::fleet::publisher::status::PublishStatus;
-use crate::mirror::details::Details;
+use crate::mirror::details::on_demand::OnDemand;
 use crate::server::admin::Admin;
 use crate::server::admin::bundle::Bundles;
 use crate::server::admin::console::Console;
@@ -401,6 +402,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
     let finder = Finder {
         current: core.current.clone(),
         cache: core.cache.clone(),
+        on_demand: OnDemand::default(),
         details: data.map(|data| data.details.clone()),
         origin: origin.map(|origin| origin.client.status().clone()),
         proxy: origin.map(|origin| origin.proxy.clone()),

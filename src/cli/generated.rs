@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, Command};
+use clap::{Arg, Args, Command, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man as Page;
 
@@ -27,28 +27,86 @@ pub(super) struct Completions {
 #[derive(Debug, Args)]
 pub(super) struct Man {
     /// Directory for the pages, one file for each command; without it all pages are printed
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: Option<PathBuf>,
 }
 
+/// The option of `origin` that its help hides. The generators offer it.
+const HIDDEN: &str = "until-stdin-closes";
+
+/// In the script for bash, the line that reads the previous word; and the same for `--set=KEY`, where that word is `=`, because
+/// bash splits words at it.
+const PREVIOUS: &str = "    prev=\"$3\"\n";
+const PREVIOUS_OPTION: &str =
+    "    prev=\"$3\"\n    [[ ${prev} != = || ${COMP_CWORD} -lt 2 ]] || prev=\"${COMP_WORDS[COMP_CWORD-2]}\"\n";
+
 impl Completions {
-    /// Prints the script.
+    /// Prints the script: that of the generator with corrections. `tests/completions` tries it.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut command = with_values(super::command());
+        let arguments = arguments_for_fish(&command, "");
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut with_keys(super::command()), "grandstand", &mut script);
-        Ok(say(String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)?)
+        clap_complete::generate(self.shell, &mut command, "grandstand", &mut script);
+        let script = String::from_utf8_lossy(&script).replace(&format!(" --{HIDDEN} --"), " --");
+        let lines: Vec<&str> = script.lines().filter(|line| !line.contains(HIDDEN)).collect();
+        let script = lines.join("\n");
+        let script = match self.shell {
+            Shell::Bash => script.replace(PREVIOUS, PREVIOUS_OPTION),
+            Shell::Fish => script + &arguments,
+            // A value follows a key without a space.
+            Shell::Zsh => {
+                let keys = keys().collect::<Vec<_>>().join(" ");
+                script.replace(&format!("({keys})"), &format!("compadd -S \"\" -- {keys}"))
+            }
+            _ => script,
+        };
+        Ok(say(script).map(|()| ExitCode::SUCCESS)?)
     }
 }
 
-/// A command that knows the keys for `--set`, and so do the commands below it.
-fn with_keys(command: Command) -> Command {
-    // A name must be static. The process ends when they have been printed.
-    let keys = || Config::keys().into_iter().map(|key| &*format!("{key}=").leak());
-    let named = |argument: Arg| match argument.get_long() {
-        Some("set") => argument.value_parser(PossibleValuesParser::new(keys())),
-        _ => argument,
+/// Every configuration key, as `--set` takes it.
+fn keys() -> impl Iterator<Item = String> {
+    Config::keys().into_iter().map(|key| format!("{key}="))
+}
+
+/// A command that knows the keys for `--set` and which values are files, and so do the commands below it.
+fn with_values(command: Command) -> Command {
+    let known = |argument: Arg| {
+        let has_values = argument.get_action().takes_values() && argument.get_possible_values().is_empty();
+        let hint = match argument.get_value_hint() {
+            // The generators offer files.
+            ValueHint::Unknown if has_values => ValueHint::Other,
+            // Only this hint makes bash put a slash behind a directory, and keep a name with spaces together.
+            ValueHint::AnyPath => ValueHint::FilePath,
+            hint => hint,
+        };
+        // For zsh, a plain colon ends a name. Names must be static. The process ends when they have been printed.
+        let names = argument.get_value_names().unwrap_or_default().iter();
+        let names: Vec<&str> = names.map(|name| &*name.replace(':', "\\:").leak()).collect();
+        let argument = argument.value_hint(hint).value_names(names);
+        match argument.get_long() {
+            Some("set") => argument.value_parser(PossibleValuesParser::new(keys().map(|key| &*key.leak()))),
+            _ => argument,
+        }
     };
-    command.mut_args(named).mut_subcommands(with_keys)
+    command.mut_args(known).mut_subcommands(with_values)
+}
+
+/// What the generator for fish leaves out: values of arguments that are no options; and that other arguments are no files.
+fn arguments_for_fish(command: &Command, place: &str) -> String {
+    if command.has_subcommands() {
+        let test =
+            if place.is_empty() { "__fish_grandstand_using_subcommand" } else { "; and __fish_seen_subcommand_from" };
+        let below = |inner: &Command| arguments_for_fish(inner, &format!("{place}{test} {}", inner.get_name()));
+        return command.get_subcommands().map(below).collect();
+    }
+    let is_path = |argument: &Arg| matches!(argument.get_value_hint(), ValueHint::FilePath | ValueHint::DirPath);
+    if command.get_positionals().any(is_path) {
+        return String::new();
+    }
+    let values = command.get_positionals().flat_map(Arg::get_possible_values);
+    let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+    format!("\ncomplete -c grandstand -n \"{place}\" -f -a \"{}\"", names.join(" "))
 }
 
 impl Man {

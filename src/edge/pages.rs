@@ -31,10 +31,10 @@ use crate::api::query::finder::{FinderForm, FinderQuery};
 use crate::api::route::{Document, WantedDocument};
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::data::cache::reply::{Confinement, Kind, Lifetime, Rendered};
+use crate::data::details::Details;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::edge::search::index::Hits;
-use crate::mirror::details::Details;
 use crate::origin::status::Progress;
 use crate::protocol::coding::Coding;
 

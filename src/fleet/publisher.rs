@@ -30,11 +30,11 @@ use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::config::{Config, PublishConfig};
 use crate::data::bundle::signature::{SignatureError, Signer, TrustedKeys};
+use crate::data::details::Details;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshots::Snapshots;
 use crate::data::snapshots::export::Unsent;
 use crate::data::store::Store;
-use crate::mirror::details::Details;
 use crate::tasks::blocking;
 
 use garbage::Checks;

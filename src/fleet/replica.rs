@@ -24,10 +24,10 @@ use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::Settings;
 use crate::data::bundle::signature::TrustedKeys;
+use crate::data::details::Details;
 use crate::data::snapshots::Snapshots;
 use crate::data::snapshots::follow::{self, Stand, Took};
 use crate::mirror::commands::Commands;
-use crate::mirror::details::Details;
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 

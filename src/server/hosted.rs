@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 
 use crate::config::{Config, Details as DetailsMode};
 use crate::data::bundle::signature::Opened;
+use crate::data::details::Details;
 use crate::data::snapshots::import::ImportOutcome;
 use crate::data::snapshots::{Snapshots, SnapshotsError};
-use crate::mirror::details::Details;
 
 use super::Server;
 use super::core::{Core, Role, expect_data};

@@ -15,8 +15,8 @@ use tracing::Dispatch;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::data::details::Details;
 use crate::edge::serve::gate::Gate;
-use crate::mirror::details::Details;
 use crate::origin::connector::Pipe;
 use crate::server::admin::front::AdminFront;
 use crate::tasks::threads;

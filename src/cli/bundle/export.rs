@@ -43,7 +43,7 @@ pub(super) struct Export {
     /// Write only the changes since this snapshot
     ///
     /// Give the id of a snapshot that grandstand still keeps, or the file of an earlier export of it.
-    #[arg(long, value_name = "ID|FILE")]
+    #[arg(long, value_name = "ID|FILE", value_hint = clap::ValueHint::FilePath)]
     since: Option<String>,
     /// Fail, and write nothing, unless the details of all listings are mirrored
     ///

@@ -14,13 +14,14 @@ use crate::clock::{Clock, WallTime, ceil_seconds};
 use crate::config::Settings;
 use crate::data::cache::Cache;
 use crate::data::cache::reply::{Rendered, Reply, Stored};
+use crate::data::details::Details;
 use crate::data::snapshot::pointer::{Snapshot, SnapshotPointer};
 use crate::data::snapshot::verdicts::Verdicts;
 use crate::data::snapshots::earlier::EarlierSnapshots;
 use crate::edge::pages::Pages;
 use crate::edge::proxy::Proxy;
 use crate::edge::search::Searches;
-use crate::mirror::details::Details;
+use crate::mirror::details::on_demand::OnDemand;
 use crate::mirror::examiner::instants::Instants;
 use crate::origin::client::AskError;
 use crate::origin::status::OriginStatus;
@@ -73,6 +74,8 @@ pub(crate) struct Finder {
     pub cache: Cache,
     /// `None` in shield use.
     pub details: Option<Details>,
+    /// Details that clients wait for.
+    pub on_demand: OnDemand,
     /// How the origin is; `None` offline.
     pub origin: Option<OriginStatus>,
     /// The way to the origin; `None` offline.

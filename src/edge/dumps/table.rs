@@ -12,8 +12,8 @@ use bytes::Bytes;
 use crate::api::json;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::TaxonomyKind;
+use crate::data::details::Details;
 use crate::data::snapshot::dataset::Dataset;
-use crate::mirror::details::Details;
 
 use super::DumpError;
 use super::write::{Rows, put_line, text, unreadable};

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use crate::api::json::{self, Picked};
 use crate::api::listing::{self, ListingId, Summary};
 use crate::api::route::DumpKind;
+use crate::data::details::Details;
 use crate::data::snapshot::dataset::Dataset;
-use crate::mirror::details::Details;
 
 use super::DumpError;
 use super::table::Columns;

@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use crate::api::query::search::MOST_CHARACTERS;
 use crate::api::route::DumpKind;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::data::details::Details;
 use crate::edge::dumps;
-use crate::mirror::details::Details;
 use crate::origin::status::Progress;
 use crate::words::{bytes, grouped};
 

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::schema::Shape;
+use crate::data::details::Details;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
-use crate::mirror::details::Details;
 
 use super::Last;
 

@@ -14,14 +14,13 @@ use crate::api::listing::Summary;
 use crate::api::taxonomy::VolatileKeys;
 use crate::api::{json, modified};
 use crate::clock::WallTime;
+use crate::data::details::Details;
 use crate::data::store::{DetailMeta, DetailRecord, DetailState};
 use crate::mirror::copies::{CopyError, DATE_GRAIN_MS};
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::origin::generated_at::{Before, Place, StampWatch, stamp};
 use crate::protocol::freshness;
 use crate::tasks::blocking;
-
-use super::Details;
 
 /// A new listing's detail was hardly in a cache before, unless the listing is this old or younger.
 const YOUNG: Duration = Duration::from_secs(3600);
@@ -186,7 +185,7 @@ impl Details {
         let fetched_ms = answer.received.as_millis();
         // Another answer may have come meanwhile: this one is judged against it, and a 304 to an older question proves
         // nothing.
-        let _judging = self.0.judging.lock();
+        let _judging = self.judging();
         let before = self.get(summary.id)?;
         if let (304, Some(record)) = (answer.status, &before)
             && asked_with != Some(&record.meta)
@@ -236,7 +235,7 @@ impl Details {
             // A 404 older than the record, or the first in a while, deletes nothing.
             (None, Some(mut record))
                 if is_present(&record)
-                    && (look.claimed_ms < record.meta.origin_time_ms || self.0.absent.lock().insert(summary.id)) =>
+                    && (look.claimed_ms < record.meta.origin_time_ms || self.note_absent(summary.id)) =>
             {
                 record.meta.fetched_ms = fetched_ms;
                 self.put(summary.id, record.clone(), shown.as_ref());
@@ -253,7 +252,7 @@ impl Details {
                 DetailRecord { meta, body }
             }
         };
-        self.0.absent.lock().remove(&summary.id);
+        self.clear_absent(summary.id);
         self.put(summary.id, record.clone(), shown.as_ref());
         Ok(record)
     }
@@ -298,7 +297,7 @@ impl Details {
         }
         // A body that names a change was made after it.
         let named_ms = modified.filter(|_| names).map_or(i64::MIN, |modified| modified.div_euclid(1_000_000));
-        let noticed_ms = self.0.newest.get().as_ref().map_or(i64::MIN, |newest| newest.meta.published_ms);
+        let noticed_ms = self.newest().get().as_ref().map_or(i64::MIN, |newest| newest.meta.published_ms);
         // What claims no age of its own is judged by the time that has passed.
         let is_after_the_news =
             given.may_be_a_silent_copy || given.claimed_ms + 2 * DATE_GRAIN_MS >= noticed_ms.min(fetched_ms);
@@ -318,7 +317,7 @@ impl Details {
 
     /// `modified` of a summary in nanoseconds, if the newest snapshot has that summary.
     fn modified(&self, summary: &Summary) -> Option<i64> {
-        let newest = self.0.newest.get();
+        let newest = self.newest().get();
         let dataset = &newest.as_ref()?.dataset;
         let is_its = dataset.summary(summary.id).is_some_and(|known| known.hash == summary.hash);
         dataset.modified_of(summary.id).filter(|_| is_its)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
 use crate::data::cache::Key;
+use crate::data::details::Details;
 use crate::data::store::DetailRecord;
 use crate::mirror::copies::CopyError;
 use crate::origin::budget::Spent;
@@ -15,20 +16,23 @@ use crate::origin::client::{AskError, Asker, OriginClient};
 use crate::origin::health::Failures;
 use crate::tasks::single_flight::{Role, SingleFlight};
 
-use super::Details;
+/// What clients wait for; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct OnDemand(Arc<OnDemandState>);
 
 #[derive(Default)]
-pub(super) struct ClientFetches {
+struct OnDemandState {
     flights: SingleFlight<ListingId, Result<DetailRecord, Arc<CopyError>>>,
     /// Recent fetches for clients that failed.
     failures: Failures,
 }
 
-impl Details {
+impl OnDemand {
     /// Fetches a detail once for all waiting clients; `true` if another client's request fetched it. A client that
     /// leaves does not end the fetch.
-    pub async fn fetch_once(
+    pub(crate) async fn fetch(
         &self,
+        details: &Details,
         client: &OriginClient,
         volatile: &VolatileKeys,
         summary: &Summary,
@@ -36,13 +40,13 @@ impl Details {
     ) -> Result<(DetailRecord, bool), Arc<CopyError>> {
         let key = Key::Detail(summary.id);
         let now = client.now_mono();
-        if let Some(error) = self.0.clients.failures.resting(&key, now) {
+        if let Some(error) = self.0.failures.resting(&key, now) {
             return Err(Arc::new(error.into()));
         }
         let deadline = asker.patience.map(|patience| now.plus(patience));
         loop {
             let left = deadline.map(|deadline| deadline.since(client.now_mono()));
-            let (landed, joined) = match self.0.clients.flights.join(&summary.id) {
+            let (landed, joined) = match self.0.flights.join(&summary.id) {
                 Role::Waiter(waiter) => {
                     // It may wait longer for its slot than this client; on the wire it needs the full timeout.
                     let bound = left.map(|left| left.saturating_add(client.config().timeout));
@@ -50,20 +54,20 @@ impl Details {
                     (landed.ok().flatten(), true)
                 }
                 Role::Leader(leader, waiter) => {
-                    let (this, client, key) = (self.clone(), client.clone(), key.clone());
+                    let (this, details, client, key) = (self.clone(), details.clone(), client.clone(), key.clone());
                     let (volatile, summary) = (volatile.clone(), summary.clone());
                     let asker = Asker { patience: left, ..asker.clone() };
                     tokio::spawn(async move {
                         // An earlier flight may have landed since the caller looked.
-                        let here = this.read(summary.id).await.ok().flatten();
+                        let here = details.read(summary.id).await.ok().flatten();
                         let fetched = match here {
                             Some(record) => Ok(record),
-                            None => this.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),
+                            None => details.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),
                         };
                         match fetched.as_ref().map_err(|error| &**error) {
-                            Ok(_) => this.0.clients.failures.answered(&key),
+                            Ok(_) => this.0.failures.answered(&key),
                             Err(CopyError::Ask(error)) => {
-                                this.0.clients.failures.failed(&key, error, client.now_mono());
+                                this.0.failures.failed(&key, error, client.now_mono());
                             }
                             Err(CopyError::Store(_)) => {}
                         }
@@ -79,7 +83,7 @@ impl Details {
                 Err(error) if joined && matches!(*error, CopyError::Ask(AskError::Spent(_))) => {
                     let left = deadline.map(|deadline| deadline.since(client.now_mono()));
                     let is_over = left.is_some_and(|left| left.is_zero());
-                    if (is_over || !self.0.clients.flights.is_running(&summary.id))
+                    if (is_over || !self.0.flights.is_running(&summary.id))
                         && let Some(spent) = client.budget().judge(asker.client, left)
                     {
                         return Err(Arc::new(AskError::from(spent).into()));
@@ -113,7 +117,7 @@ mod tests {
     use crate::origin::wire::Wire;
 
     /// An origin that closes each connection after its request, and how often it was asked.
-    async fn failing() -> (Details, OriginClient, Budget, Arc<AtomicUsize>, tempfile::TempDir) {
+    async fn failing() -> (OnDemand, Details, OriginClient, Budget, Arc<AtomicUsize>, tempfile::TempDir) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let asked = Arc::<AtomicUsize>::default();
@@ -132,7 +136,7 @@ mod tests {
         let config = ClientConfig { base, timeout: 5 * second, max_body: 1 << 20, longest_pause: second };
         let wire = Arc::new(Wire::new(config.timeout, "test", None, Proxy::default()).unwrap());
         let client = OriginClient::over(wire, config, budget.clone(), OriginStatus::default(), Clock::system());
-        (details, client, budget, asked, dir)
+        (OnDemand::default(), details, client, budget, asked, dir)
     }
 
     fn summary() -> Summary {
@@ -146,10 +150,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_detail_that_keeps_failing_is_not_asked_for_by_every_client() {
-        let (details, client, _budget, asked, _dir) = failing().await;
+        let (on_demand, details, client, _budget, asked, _dir) = failing().await;
         for _ in 0..20 {
             let patience = asker(Duration::from_secs(5));
-            let outcome = details.fetch_once(&client, &VolatileKeys::default(), &summary(), patience).await;
+            let outcome = on_demand.fetch(&details, &client, &VolatileKeys::default(), &summary(), patience).await;
             assert!(matches!(*outcome.unwrap_err(), CopyError::Ask(AskError::Connection { .. })));
         }
         let asked = asked.load(Ordering::SeqCst);
@@ -158,14 +162,14 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_joins_has_a_patience_of_their_own() {
-        let (details, client, budget, asked, _dir) = failing().await;
+        let (on_demand, details, client, budget, asked, _dir) = failing().await;
         budget.try_gently(Some(Duration::from_secs(1)));
         let _hanging = budget.acquire(Class::Client, None, None).await.unwrap();
         let (summary, volatile) = (summary(), VolatileKeys::default());
-        let first = details.fetch_once(&client, &volatile, &summary, asker(Duration::from_millis(200)));
+        let first = on_demand.fetch(&details, &client, &volatile, &summary, asker(Duration::from_millis(200)));
         let second = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            details.fetch_once(&client, &volatile, &summary, asker(Duration::from_secs(5))).await
+            on_demand.fetch(&details, &client, &volatile, &summary, asker(Duration::from_secs(5))).await
         };
         let (first, second) = tokio::join!(first, second);
         assert!(matches!(*first.unwrap_err(), CopyError::Ask(AskError::Spent(_))));
@@ -176,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_client_is_refused_because_those_that_asked_before_it_have_no_place() {
-        let (details, client, budget, asked, _dir) = failing().await;
+        let (on_demand, details, client, budget, asked, _dir) = failing().await;
         budget.try_gently(Some(Duration::from_secs(3600)));
         let hanging = budget.acquire(Class::Client, None, None).await.unwrap();
         let household = |last| Some(IpAddr::from([10, 0, 0, last]));
@@ -197,7 +201,7 @@ mod tests {
         let (summary, volatile) = (summary(), VolatileKeys::default());
         let ask = |last| {
             let asker = Asker { patience: None, ..Asker::client(household(last), Duration::ZERO) };
-            details.fetch_once(&client, &volatile, &summary, asker)
+            on_demand.fetch(&details, &client, &volatile, &summary, asker)
         };
         let crowd = join_all([1, 1, 1, 1, 1, 2].map(ask));
         let (mut answers, ()) = tokio::join!(crowd, async {

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use crate::api::listing::ListingId;
 use crate::data::snapshot::dataset::Dataset;
 
-use super::index::Agenda;
+use super::agenda::Agenda;
 use super::retries::Retries;
 use crate::data::snapshots::KnownDetails as _;
 use crate::mirror::MirrorContext;
@@ -34,7 +34,7 @@ impl DetailWorker {
     pub async fn run(self) {
         /// Overdue details that are fetched before the worker looks for other work.
         const OVERDUE_AT_ONCE: usize = 10;
-        let _ = self.shared.details.0.all_wanted.set(self.all);
+        self.shared.details.want(self.all);
         let cache_ttl = self.shared.copies.client.stamps().cache_ttl();
         let mut swaps = self.shared.newest.watch();
         let (mut retries, mut agenda, mut tidied) = (Retries::default(), None::<Agenda>, None);
@@ -50,10 +50,9 @@ impl DetailWorker {
             }
             let trouble = retries.trouble();
             self.shared.copies.client.status().update(|picture| picture.details = trouble);
-            let published = newest.filter(|_| !self.shared.details.0.arrivals.is_backed_up());
+            let published = newest.filter(|_| !self.shared.details.is_backed_up());
             if let Some(published) = published.filter(|_| retries.rests(now).is_none()) {
-                let (dataset, disturbed) =
-                    (&published.dataset, self.shared.details.0.disturbed.load(Ordering::Acquire));
+                let (dataset, disturbed) = (&published.dataset, self.shared.details.disturbed());
                 let known = agenda.take().filter(|agenda| agenda.lasts(&dataset.id, disturbed, now.as_millis()));
                 let mut found = known.unwrap_or_else(|| {
                     let cycle = self.shared.settings.load().mirror.verify_details_every;
@@ -104,7 +103,7 @@ impl DetailWorker {
         let mut fetches = futures_util::stream::iter(ids)
             .take_while(|_| std::future::ready(goes_on()))
             .map(async |id| {
-                if !self.shared.details.0.arrivals.room(PATIENCE).await {
+                if !self.shared.details.room(PATIENCE).await {
                     is_full.store(true, Ordering::Relaxed);
                     return None;
                 }

@@ -9,9 +9,9 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::shape::Shape;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::data::details::Details;
 use crate::data::snapshot::verdicts::table::Heard;
 use crate::data::store::DetailState;
-use crate::mirror::details::Details;
 
 use super::answer::Answered;
 use super::compare::{Agreement, agreement};

@@ -249,7 +249,8 @@ impl Finder {
                     return Err(problem.after(self.absent.retry_after));
                 };
                 let asker = proxy.asker(client);
-                let fetch = details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker);
+                let (origin, volatile) = (proxy.upstream().origin(), &published.meta.volatile);
+                let fetch = self.on_demand.fetch(details, origin, volatile, summary, asker);
                 match Box::pin(fetch).await {
                     Ok((record, collapsed)) => {
                         let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };

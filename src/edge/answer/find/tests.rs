@@ -72,6 +72,7 @@ impl Rig {
         let finder = Finder {
             current,
             cache: Cache::new(1 << 20),
+            on_demand: OnDemand::default(),
             details: None,
             origin: None,
             proxy: None,

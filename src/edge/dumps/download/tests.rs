@@ -10,6 +10,7 @@ use crate::api::page::{Envelope, EnvelopeField};
 use crate::clock::{Clock, FakeClock, WallTime};
 use crate::config::{Config, Settings};
 use crate::data::cache::Cache;
+use crate::data::details::Details;
 use crate::data::snapshot::content::Content;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
@@ -18,7 +19,6 @@ use crate::data::snapshot::pointer::SnapshotPointer;
 use crate::data::snapshots::{Policy, Snapshots};
 use crate::data::store::{DataDir, States, Store};
 use crate::edge::search::Searches;
-use crate::mirror::details::Details;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -1,36 +1,29 @@
-//! What is known of each stored detail: how many listings have one, counted once and then updated with each arrival; and
-//! which details are due, with the time to look again.
+//! What is known of each stored detail, and how many listings have one: counted once, then updated with each arrival.
 //!
 //! Memory only. No call takes more than a thousand look-ups in one piece, so that no client waits behind a million.
-//! Callers: [`super`], [`super::worker`].
+//! Callers: [`super`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::clock::WallTime;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
-use crate::data::snapshot::pointer::Snapshot;
 use crate::data::store::{DetailMeta, DetailState};
 
-use super::fetch::asked_once;
-use super::retries::Retries;
-use super::{Details, provisional};
+use super::Details;
 
 /// Listings per piece.
 pub(super) const PIECE: usize = 1024;
 
 /// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KnownDetail {
-    pub(super) summary_hash: ContentHash,
-    pub(super) origin_time_ms: i64,
-    pub(super) fetched_ms: i64,
+pub(crate) struct KnownDetail {
+    pub summary_hash: ContentHash,
+    pub origin_time_ms: i64,
+    pub fetched_ms: i64,
 }
 
 impl KnownDetail {
@@ -156,101 +149,10 @@ impl DetailIndex {
     }
 }
 
-/// The details to fetch, as far as one look through all of them shows.
-pub(super) struct Agenda {
-    snapshot: SnapshotId,
-    /// [`super::DetailsState::disturbed`] before the look.
-    disturbed: u64,
-    looked_ms: i64,
-    /// When the clock alone makes another one due; milliseconds since the epoch.
-    until_ms: i64,
-    /// Changed ones, then missing ones, newest first.
-    pub(super) due: Vec<ListingId>,
-    /// Those checked longest ago, if that is longer than a cycle.
-    pub(super) overdue: VecDeque<ListingId>,
-    /// Whether there were more of these.
-    has_more: bool,
-}
-
-impl Agenda {
-    /// Whether a new look would show nothing else.
-    pub(super) fn lasts(&self, snapshot: &SnapshotId, disturbed: u64, now_ms: i64) -> bool {
-        // A clock that was set back makes this void.
-        let is_in_time = self.looked_ms <= now_ms && now_ms < self.until_ms;
-        let is_done = self.overdue.is_empty() && self.has_more;
-        self.snapshot == *snapshot && self.disturbed == disturbed && is_in_time && !is_done
-    }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
 impl Details {
-    /// The details to fetch: changed ones, if `all` are wanted missing ones, and those checked longer ago than `cycle`.
-    /// `retries` says which failed a moment ago. A look takes as many look-ups as there are listings.
-    pub(super) fn agenda(
-        &self,
-        published: &Snapshot,
-        all: bool,
-        now: WallTime,
-        cycle: Duration,
-        cache_ttl: Duration,
-        retries: &Retries,
-    ) -> Agenda {
-        /// Overdue details that are remembered.
-        const MOST: usize = 1000;
-        /// New arrivals have their whole cycle ahead, so waiting this long misses nothing.
-        const LONGEST: Duration = Duration::from_secs(600);
-        let disturbed = self.0.disturbed.load(Ordering::Acquire);
-        let (dataset, now_ms, cycle_ms) = (&published.dataset, now.as_millis(), millis(cycle));
-        // After an answer that was too old, or may have been, ask again when the CDN has dropped that copy.
-        let rested = |meta: &KnownDetail| !(0..millis(cache_ttl)).contains(&now_ms.saturating_sub(meta.fetched_ms));
-        // A publication in the future is from before the clock was set back.
-        let published_ms = published.meta.published_ms.min(now_ms);
-        let mut until_ms = now_ms.saturating_add(millis(LONGEST.min(cycle)));
-        let (mut changed, mut missing, mut overdue) = (Vec::new(), Vec::new(), Vec::new());
-        self.look_through(dataset, all, |position, summary, known| {
-            let Some(meta) = known else {
-                missing.push((dataset.modified_at(position), position));
-                return;
-            };
-            let is_changed = meta.summary_hash != summary.hash;
-            let was_asked = meta.summary_hash == asked_once(summary.hash);
-            let unseen = is_changed && !was_asked && meta.fetched_ms < published_ms;
-            let is_doubtful = is_changed || provisional(meta, dataset, position);
-            if unseen || (is_doubtful && rested(meta)) {
-                changed.push(position);
-            } else if is_doubtful {
-                until_ms = until_ms.min(meta.fetched_ms.saturating_add(millis(cache_ttl)));
-            }
-            // An instant in the future is from before the clock was set back.
-            if meta.fetched_ms < now_ms.saturating_sub(cycle_ms) || meta.fetched_ms > now_ms {
-                overdue.push((meta.fetched_ms, summary.id));
-            } else {
-                until_ms = until_ms.min(meta.fetched_ms.saturating_add(cycle_ms).saturating_add(1));
-            }
-        });
-        changed.sort_unstable();
-        missing.sort_by_key(|(modified, _)| std::cmp::Reverse(*modified));
-        let positions = changed.into_iter().chain(missing.into_iter().map(|(_, position)| position));
-        let due = positions.map(|position| dataset.content.summaries[position as usize].id);
-        overdue.sort_unstable();
-        let mut overdue = overdue.into_iter().map(|(_, id)| id).filter(|id| retries.is_due(*id, now));
-        Agenda {
-            snapshot: dataset.id.clone(),
-            disturbed,
-            looked_ms: now_ms,
-            until_ms: retries.next_ms(now).map_or(until_ms, |next| next.min(until_ms)),
-            due: due.filter(|id| retries.is_due(*id, now)).collect(),
-            overdue: overdue.by_ref().take(MOST).collect(),
-            has_more: overdue.next().is_some(),
-        }
-    }
-
     /// Visits the listings of a data set with their positions, piece by piece: `all` in the origin's order, else only
     /// those with a known detail, in any order.
-    pub(super) fn look_through(
+    pub(crate) fn look_through(
         &self,
         dataset: &Dataset,
         all: bool,
