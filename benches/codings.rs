@@ -1,6 +1,6 @@
 //! What keeping costs: codings by effort, on bodies of three sizes, and the reply cache. `cargo bench --bench codings`.
 //!
-//! `src/data/cache/coded/encode.rs` explains the levels. Sizes are printed beside the names.
+//! `src/data/cache/coded.rs` explains the levels. Sizes are printed beside the names.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -37,7 +37,7 @@ fn child() {
 
 fn spawn(dir: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "store::tests::crash::child", "--ignored", "--nocapture"])
+        .args(["--exact", "data::store::tests::crash::child", "--ignored", "--nocapture"])
         .env(DIR, dir)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
