@@ -34,7 +34,7 @@ use rustix::process::geteuid;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
 use crate::edge::serve::tls::provider;
-use crate::fleet::place::Place;
+use crate::fleet::prefix::Prefix;
 use crate::server::error::AppError;
 use crate::server::signals;
 use crate::server::sockets::{expect_descriptors, files};
@@ -367,7 +367,7 @@ fn examine_to_serve(sources: &Sources) -> Examined {
         ("publish.options", &publish.url, &publish.options, &publish.proxy),
     ];
     let open = |(key, url, options, proxy): (_, &Option<_>, _, _)| {
-        Some((key, Place::open(url.as_ref()?, options, proxy).err()?))
+        Some((key, Prefix::open(url.as_ref()?, options, proxy).err()?))
     };
     for (key, error) in places.into_iter().filter_map(open).collect::<Vec<_>>() {
         examined.fail(key, &error);

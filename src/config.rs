@@ -1,6 +1,6 @@
 //! The configuration, resolved into types that cannot be wrong.
 //!
-//! The file, the environment and `--set` become one tree in which every value remembers its [`Place`] (`sources`). Every
+//! The file, the environment and `--set` become one tree in which every value remembers its [`ValueSource`] (`sources`). Every
 //! key is declared once (`keys`), and the declared keys are read from that tree (`reader`). Every mistake is collected,
 //! so that one run of `grandstand check` shows them all.
 //!
@@ -34,7 +34,7 @@ use std::path::Path;
 use crate::words::{named, remedy};
 pub(crate) use address::BaseUrl;
 use declaration::{DeclaresKeys as _, written};
-pub(crate) use errors::{ConfigErrors, Finding, Place};
+pub(crate) use errors::{ConfigErrors, Finding, ValueSource};
 pub use keys::Config;
 pub(crate) use keys::{
     AdminConfig, Details, LogConfig, LogFormat, LogLevel, MirrorConfig, PublishConfig, RateLimitConfig, TlsConfig,
@@ -43,7 +43,7 @@ pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions,
 pub use proxy::Proxy;
 pub(crate) use proxy::proxy_name;
 pub use reload::Settings;
-pub(crate) use reload::{Changes, UNCHANGED, merge};
+pub(crate) use reload::{KeyChanges, UNCHANGED, merge};
 pub(crate) use secret::{Secret, StoreUrl};
 pub(crate) use units::parse_duration;
 use values::Written;
@@ -65,7 +65,7 @@ pub struct Examined {
     pub warnings: Vec<Finding>,
     errors: Vec<Finding>,
     /// Every key, with the place of its value.
-    places: BTreeMap<String, Option<Place>>,
+    places: BTreeMap<String, Option<ValueSource>>,
 }
 
 impl Examined {
@@ -76,7 +76,7 @@ impl Examined {
 
     /// Adds a mistake in the value of a key.
     pub fn fail(&mut self, key: &str, problem: &impl ToString) {
-        let place = self.places.get(key).cloned().flatten().unwrap_or(Place::Default);
+        let place = self.places.get(key).cloned().flatten().unwrap_or(ValueSource::Default);
         self.errors.push(Finding::new(place, key, problem.to_string()));
     }
 
@@ -85,8 +85,8 @@ impl Examined {
     pub fn excuse(&mut self, needed: &[&str], is_known: bool) -> Vec<Finding> {
         let is_known = is_known || needed.iter().any(|key| self.is_set(key));
         let matters = |error: &Finding| match error.place() {
-            Place::Set | Place::File { line: 0, .. } => true,
-            Place::File { .. } if error.key().is_empty() => !is_known,
+            ValueSource::Set | ValueSource::File { line: 0, .. } => true,
+            ValueSource::File { .. } if error.key().is_empty() => !is_known,
             _ => needed.contains(&error.key()),
         };
         if self.errors.iter().any(matters) { Vec::new() } else { std::mem::take(&mut self.errors) }

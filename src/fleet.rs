@@ -4,7 +4,7 @@
 //! |---|---|
 //! | how are objects in the store named | [`keys`] |
 //! | what does the head say, and who signed it | [`head`] |
-//! | how is a store read and written | [`place`] |
+//! | how is a store read and written | [`prefix`] |
 //! | what is written to it, and when | [`publisher`] |
 //! | what does a replica do about a head, and how does it get the data | [`replica`] |
 //!
@@ -25,6 +25,6 @@
 
 pub mod head;
 pub(crate) mod keys;
-pub(crate) mod place;
+pub(crate) mod prefix;
 pub(crate) mod publisher;
 pub(crate) mod replica;

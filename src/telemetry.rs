@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::words::named;
 
 use counters::{ByLabels, ConnectionCounters, Tally};
-use history::Reading;
+use history::HistorySample;
 use timing::{BUCKETS, Histogram, Timings};
 
 pub(crate) use counters::Group;
@@ -229,11 +229,11 @@ impl Telemetry {
     }
 
     /// What was counted since the start, for [`history`]; the rest of the reading is left as it is by default.
-    pub(crate) fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> HistorySample {
         let (answers, not_modified) = self.answer_groups();
         let of_all =
             |at: usize| self.answers.shards.iter().map(|shard| shard.latency[at].load(Ordering::Relaxed)).sum();
-        Reading { answers, not_modified, latency: std::array::from_fn(of_all), ..Reading::ZERO }
+        HistorySample { answers, not_modified, latency: std::array::from_fn(of_all), ..HistorySample::ZERO }
     }
 
     /// Share of answers that needed no request to the origin; `None` before the first.

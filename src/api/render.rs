@@ -24,7 +24,7 @@ pub type VolatileValues = BTreeMap<String, String>;
 
 /// A field of the envelope that differs from page to page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+enum TextSlot {
     Page,
     PerPage,
     Total,
@@ -38,7 +38,7 @@ enum Slot {
 pub struct Frame {
     text: Vec<u8>,
     /// Where in `text` something is filled in, in order.
-    slots: Vec<(usize, Slot)>,
+    slots: Vec<(usize, TextSlot)>,
     empty_filters: String,
     empty_numbers: EmptyNumbers,
     form: ListForm,
@@ -61,12 +61,12 @@ impl Frame {
             }
             let (key, value) = match field {
                 EnvelopeField::GeneratedAt => ("generated_at", Ok(generated_at)),
-                EnvelopeField::Page => ("page", Err(Slot::Page)),
-                EnvelopeField::PerPage => ("per_page", Err(Slot::PerPage)),
-                EnvelopeField::Total | EnvelopeField::StatedTotal { .. } => ("total", Err(Slot::Total)),
-                EnvelopeField::TotalPages => ("total_pages", Err(Slot::TotalPages)),
-                EnvelopeField::Filters => ("filters", Err(Slot::Filters)),
-                EnvelopeField::Items => ("items", Err(Slot::Items)),
+                EnvelopeField::Page => ("page", Err(TextSlot::Page)),
+                EnvelopeField::PerPage => ("per_page", Err(TextSlot::PerPage)),
+                EnvelopeField::Total | EnvelopeField::StatedTotal { .. } => ("total", Err(TextSlot::Total)),
+                EnvelopeField::TotalPages => ("total_pages", Err(TextSlot::TotalPages)),
+                EnvelopeField::Filters => ("filters", Err(TextSlot::Filters)),
+                EnvelopeField::Items => ("items", Err(TextSlot::Items)),
                 EnvelopeField::Carried { key, value } => (key.as_str(), Ok(value.as_str())),
                 EnvelopeField::Volatile { key } => (key.as_str(), Ok(volatile.get(key).map_or("null", String::as_str))),
             };
@@ -146,12 +146,12 @@ impl ListPage<'_> {
             out.extend_from_slice(&self.frame.text[at..*end]);
             at = *end;
             match slot {
-                Slot::Page => out.extend_from_slice(page.as_bytes()),
-                Slot::PerPage => out.extend_from_slice(per_page.as_bytes()),
-                Slot::Total => out.extend_from_slice(total.as_bytes()),
-                Slot::TotalPages => out.extend_from_slice(total_pages.as_bytes()),
-                Slot::Filters => out.extend_from_slice(filters),
-                Slot::Items => {
+                TextSlot::Page => out.extend_from_slice(page.as_bytes()),
+                TextSlot::PerPage => out.extend_from_slice(per_page.as_bytes()),
+                TextSlot::Total => out.extend_from_slice(total.as_bytes()),
+                TextSlot::TotalPages => out.extend_from_slice(total_pages.as_bytes()),
+                TextSlot::Filters => out.extend_from_slice(filters),
+                TextSlot::Items => {
                     out.push(b'[');
                     for at in 0..self.items.len() {
                         if at > 0 {

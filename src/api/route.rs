@@ -95,8 +95,8 @@ impl Route {
             Self::Dump(_) => RouteLabel::Dumps,
             Self::Document(Document::OpenApi) => RouteLabel::Document,
             Self::Document(document) => match document.window() {
-                Window::Pages => RouteLabel::Page,
-                Window::Api | Window::Uncounted => RouteLabel::Document,
+                LimitWindow::Pages => RouteLabel::Page,
+                LimitWindow::Api | LimitWindow::Uncounted => RouteLabel::Document,
             },
             Self::Asset => RouteLabel::Asset,
             Self::Venue(_) | Self::Slashed | Self::Files => RouteLabel::Page,
@@ -106,12 +106,12 @@ impl Route {
     }
 
     /// Which window of the rate limit counts requests for it.
-    pub const fn window(self) -> Window {
+    pub const fn window(self) -> LimitWindow {
         match self {
             Self::Document(document) => document.window(),
-            Self::Venue(_) | Self::Asset | Self::Slashed | Self::Files => Window::Pages,
-            Self::Probe(_) => Window::Uncounted,
-            _ => Window::Api,
+            Self::Venue(_) | Self::Asset | Self::Slashed | Self::Files => LimitWindow::Pages,
+            Self::Probe(_) => LimitWindow::Uncounted,
+            _ => LimitWindow::Api,
         }
     }
 
@@ -155,7 +155,7 @@ named! {
 
 /// Which window of the rate limit counts a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
+pub enum LimitWindow {
     /// That of the API.
     Api,
     /// That of pages and their assets: ten times as large, and always this machine's own.
@@ -174,10 +174,10 @@ impl Document {
     }
 
     /// Which window counts requests for it.
-    pub const fn window(self) -> Window {
+    pub const fn window(self) -> LimitWindow {
         match self {
-            Self::ListingSchema | Self::DetailSchema | Self::Llms | Self::Robots => Window::Api,
-            _ => Window::Pages,
+            Self::ListingSchema | Self::DetailSchema | Self::Llms | Self::Robots => LimitWindow::Api,
+            _ => LimitWindow::Pages,
         }
     }
 

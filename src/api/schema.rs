@@ -1,6 +1,6 @@
 //! The shape of JSON values whose form nobody documented: their fields, types, how often each is there, an example.
 //!
-//! Values are collected into it; [`Shape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
+//! Values are collected into it; [`ValueShape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
 //! Callers: [`crate::edge::pages`].
 
 use std::collections::BTreeMap;
@@ -17,15 +17,15 @@ const MAX_EXAMPLE: usize = 200;
 
 /// What values at one place have in common.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
+pub struct ValueShape {
     /// How many values of each of [`TYPES`] there were.
     counts: [u64; TYPES.len()],
     /// The first value that is neither null, an array, an object nor long.
     example: Option<Value>,
     /// Of objects.
-    fields: BTreeMap<String, Shape>,
+    fields: BTreeMap<String, ValueShape>,
     /// Of arrays.
-    items: Option<Box<Shape>>,
+    items: Option<Box<ValueShape>>,
 }
 
 const TYPES: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
@@ -45,7 +45,7 @@ fn type_of(value: &Value) -> usize {
     }
 }
 
-impl FromIterator<Value> for Shape {
+impl FromIterator<Value> for ValueShape {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
         let (mut shape, mut left) = (Self::default(), MAX_FIELDS_IN_ALL);
         values.into_iter().for_each(|value| shape.note(&value, 0, &mut left));
@@ -53,7 +53,7 @@ impl FromIterator<Value> for Shape {
     }
 }
 
-impl Shape {
+impl ValueShape {
     /// The values that were added.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()
@@ -167,11 +167,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shape(values: &[Value]) -> Shape {
+    fn shape(values: &[Value]) -> ValueShape {
         values.iter().cloned().collect()
     }
 
-    fn size(shape: &Shape) -> usize {
+    fn size(shape: &ValueShape) -> usize {
         let of_fields: usize = shape.fields.values().map(|field| 1 + size(field)).sum();
         of_fields + shape.items.as_ref().map_or(0, |items| size(items))
     }

@@ -130,14 +130,14 @@ fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
 }
 
 /// A bundle that nobody has read yet.
-struct Unread {
+struct UnreadBundle {
     path: PathBuf,
     file: File,
     claim: Claim,
     keys: TrustedKeys,
 }
 
-impl Unread {
+impl UnreadBundle {
     fn of(path: &Path, config: &Config) -> Result<Self, Failure> {
         let keys = trusted(config)?;
         let (path, file) = named(path, bundle::MOST_BYTES)?;
@@ -180,7 +180,7 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
 
 impl One {
     fn verify(&self) -> Result<ExitCode, Failure> {
-        let unread = Unread::of(&self.file, &load(&self.sources.told())?.config)?;
+        let unread = UnreadBundle::of(&self.file, &load(&self.sources.told())?.config)?;
         let path = unread.path.clone();
         let Opened { bundle, voucher, .. } = unread.open()?;
         let (manifest, content, evidence) = bundle.into_content();

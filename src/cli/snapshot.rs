@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel};
-use crate::origin::status::Held;
+use crate::origin::status::HeldBack;
 use crate::server::admin::facts::StatusFacts;
 use crate::server::admin::snapshots::Action;
 use crate::server::core::expect_data;
@@ -283,7 +283,7 @@ fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
     };
     let then = server.look()?.facts;
     let before = newest(&then);
-    let Some(Held { snapshot, listings, serving, .. }) = &then.held else {
+    let Some(HeldBack { snapshot, listings, serving, .. }) = &then.held else {
         return Err(SnapshotError::NothingHeld.into());
     };
     tell(format!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing")));

@@ -114,7 +114,7 @@ fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>, text: String) -> 
 }
 
 /// How a copy stands at one look.
-struct Standing {
+struct SyncProgress {
     stage: Stage,
     pass: Option<Progress>,
     /// The counted thing, how many of it are done, and how many there are.
@@ -170,7 +170,11 @@ impl Patience {
 }
 
 /// Shows the progress of a copy until it is complete. `waits`: whatever the origin does.
-fn follow(every: Duration, waits: bool, mut look: impl FnMut() -> Result<Standing, Failure>) -> Result<(), Failure> {
+fn follow(
+    every: Duration,
+    waits: bool,
+    mut look: impl FnMut() -> Result<SyncProgress, Failure>,
+) -> Result<(), Failure> {
     let (mut display, mut patience) = (Display::default(), Patience { is_endless: waits, ..Patience::default() });
     let (mut last, mut looked, mut told) = (None, Instant::now(), None::<Instant>);
     loop {
@@ -234,7 +238,7 @@ fn copy(server: &Server, seeds: bool, waits: bool) -> Result<(Value, String), Fa
             (Some(pass), _) => Some(("pages", pass.done, pass.of)),
             (None, details) => details.as_ref().map(|details| ("details", details.current(), details.of)),
         };
-        Ok(Standing {
+        Ok(SyncProgress {
             stage: stage(&facts, certificate),
             pass: facts.origin.pass,
             shown,

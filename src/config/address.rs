@@ -215,7 +215,7 @@ pub(super) fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::errors::Place;
+    use super::super::errors::ValueSource;
     use super::super::reader::KeyReader;
     use super::*;
 
@@ -290,7 +290,7 @@ mod tests {
         }
         for (text, is_bare) in [("::1:8080", true), ("::1", true), ("localhost:8080", false), ("[::1]", false)] {
             let mut reader = KeyReader::new(false);
-            (socket().read)(&mut reader, "listen", Node::string(text, Place::Set));
+            (socket().read)(&mut reader, "listen", Node::string(text, ValueSource::Set));
             assert_eq!(reader.errors[0].to_string().contains("needs brackets"), is_bare, "{text}");
         }
         assert!(!BaseUrl::parse("http://a b").unwrap_err().contains("brackets"));
@@ -308,11 +308,11 @@ mod tests {
             ("::/0", "::/0"),
         ];
         for (text, want) in cases {
-            let got = parse_network(&Node::string(text, Place::Set)).unwrap();
+            let got = parse_network(&Node::string(text, ValueSource::Set)).unwrap();
             assert_eq!(got.to_string(), want, "{text}");
         }
         for text in ["", "10.0.0.0/33", "localhost", "10.0.0/8", "10.0.0.0/-1"] {
-            assert!(parse_network(&Node::string(text, Place::Set)).is_err(), "{text}");
+            assert!(parse_network(&Node::string(text, ValueSource::Set)).is_err(), "{text}");
         }
     }
 }

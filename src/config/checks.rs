@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
-use super::errors::{Finding, Place};
+use super::errors::{Finding, ValueSource};
 use super::keys::{ClientIpConfig, TlsConfig};
 use super::object_store::{ObjectStoreUrl, StoreKind};
 use super::placeholders::placeholders;
@@ -40,7 +40,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     let gone = reader.report_unknown();
     let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).chain(placeholders).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
-    let is_of_line = |finding: &&Finding| matches!(finding.place(), Place::File { line: 1.., .. });
+    let is_of_line = |finding: &&Finding| matches!(finding.place(), ValueSource::File { line: 1.., .. });
     let guessed = |error: &Finding| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
     Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.places }
@@ -77,7 +77,7 @@ fn read_proxies(config: &mut Config, variables: &ProxyVariables, reader: &mut Ke
                 Ok(named) => *proxy = named,
                 Err((name, problem)) => {
                     let problem = format!("{problem}; set this key, to \"\" for no proxy, or correct the variable");
-                    reader.errors.push(Finding::new(Place::Environment(name.into()), key, problem));
+                    reader.errors.push(Finding::new(ValueSource::Environment(name.into()), key, problem));
                 }
             }
         }
@@ -192,7 +192,7 @@ fn check_stores(config: &mut Config, reader: &mut KeyReader) {
 fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut warn = |key: &str, problem: &str| {
-        let place = reader.place(key).unwrap_or(Place::Default);
+        let place = reader.place(key).unwrap_or(ValueSource::Default);
         found.push(Finding::new(place, key, problem));
     };
     let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();

@@ -5,7 +5,7 @@
 
 use super::reader::KeyReader;
 use super::sources::Node;
-use super::values::{Form, Values, Written};
+use super::values::{ValueForm, Values, Written};
 use super::{Config, Use};
 
 /// A key of `C`, the whole configuration or an element of `[[rate_limit.override]]`.
@@ -32,7 +32,7 @@ pub(super) struct About {
     pub name: &'static str,
     /// The lines about the key, in Markdown.
     pub text: &'static [&'static str],
-    pub values: Form,
+    pub values: ValueForm,
     /// The uses that it matters for.
     pub uses: &'static [Use],
     pub reload: Reload,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ValueSource {
     File {
         /// The path as given.
         path: Arc<Path>,
@@ -23,7 +23,7 @@ pub enum Place {
     Default,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ValueSource {
     /// `path:line: `, `NAME: ` or `--set: `; nothing for a default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,23 +39,23 @@ impl fmt::Display for Place {
 /// An error or a warning about the configuration. Always one line, never a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    place: Place,
+    place: ValueSource,
     key: String,
     problem: String,
 }
 
 impl Finding {
-    pub(super) fn new(place: Place, key: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(super) fn new(place: ValueSource, key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { place, key: key.into(), problem: problem.into() }
     }
 
     /// About the value of a key.
     pub fn about(key: &str, problem: &impl ToString) -> Self {
-        Self::new(Place::Default, key, problem.to_string())
+        Self::new(ValueSource::Default, key, problem.to_string())
     }
 
     /// Where the value was written.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ValueSource {
         &self.place
     }
 

@@ -41,7 +41,7 @@ pub enum StoreKind {
 
 /// What an address may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum StorePurpose {
     /// Written: no web server.
     Publish,
     /// Only read.
@@ -76,11 +76,11 @@ impl ObjectStoreUrl {
         self.url.scheme() == "http"
     }
 
-    fn parse(text: &str, purpose: Purpose) -> Result<Self, String> {
+    fn parse(text: &str, purpose: StorePurpose) -> Result<Self, String> {
         let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
         let known = match purpose {
-            Purpose::Publish => "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///path",
-            Purpose::Follow => "s3://bucket/prefix, gs://..., az://..., file:///path or https://host/path",
+            StorePurpose::Publish => "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///path",
+            StorePurpose::Follow => "s3://bucket/prefix, gs://..., az://..., file:///path or https://host/path",
         };
         let Ok(mut url) = Url::parse(text) else { return refuse(&format!("an address of the form {known}")) };
         let kind = match (url.scheme(), purpose) {
@@ -88,7 +88,7 @@ impl ObjectStoreUrl {
             ("gs", _) => StoreKind::Gcs,
             ("az", _) => StoreKind::Azure,
             ("file", _) => StoreKind::File,
-            ("http" | "https", Purpose::Follow) => StoreKind::Web,
+            ("http" | "https", StorePurpose::Follow) => StoreKind::Web,
             _ => return refuse(&format!("an address of the form {known}")),
         };
         if !url.username().is_empty() || url.password().is_some() || text.contains('@') {
@@ -159,15 +159,15 @@ impl fmt::Debug for ObjectStoreUrl {
 
 /// An address to publish to.
 pub(super) fn publish_url() -> Values<ObjectStoreUrl> {
-    object_store_url("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`", Purpose::Publish)
+    object_store_url("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`", StorePurpose::Publish)
 }
 
 /// An address to follow.
 pub(super) fn follow_url() -> Values<ObjectStoreUrl> {
-    object_store_url("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL", Purpose::Follow)
+    object_store_url("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL", StorePurpose::Follow)
 }
 
-fn object_store_url(words: &'static str, purpose: Purpose) -> Values<ObjectStoreUrl> {
+fn object_store_url(words: &'static str, purpose: StorePurpose) -> Values<ObjectStoreUrl> {
     let parse = move |node: &Node| match node.as_text() {
         Some(text) => ObjectStoreUrl::parse(text, purpose),
         None => expected(node, "an address in quotes, such as \"s3://bucket/prefix\""),
@@ -262,12 +262,12 @@ mod tests {
             ("az://container/x", StoreKind::Azure, "az://container/x"),
             ("file:///srv/my%20store/", StoreKind::File, "file:///srv/my%20store"),
         ] {
-            let url = ObjectStoreUrl::parse(text, Purpose::Publish).unwrap();
+            let url = ObjectStoreUrl::parse(text, StorePurpose::Publish).unwrap();
             assert_eq!((url.kind(), url.to_string().as_str()), (kind, kept));
         }
-        let directory = ObjectStoreUrl::parse("file:///srv/my%20store", Purpose::Follow).unwrap().directory();
+        let directory = ObjectStoreUrl::parse("file:///srv/my%20store", StorePurpose::Follow).unwrap().directory();
         assert_eq!(directory.unwrap(), Path::new("/srv/my store"));
-        let web = ObjectStoreUrl::parse("http://127.0.0.1:8000/fleet", Purpose::Follow).unwrap();
+        let web = ObjectStoreUrl::parse("http://127.0.0.1:8000/fleet", StorePurpose::Follow).unwrap();
         assert!(web.is_cleartext() && web.kind() == StoreKind::Web);
     }
 
@@ -293,14 +293,14 @@ mod tests {
             "file:///",
             "file:relative",
         ] {
-            let refused = ObjectStoreUrl::parse(text, Purpose::Publish).err().unwrap_or_else(|| panic!("{text}"));
+            let refused = ObjectStoreUrl::parse(text, StorePurpose::Publish).err().unwrap_or_else(|| panic!("{text}"));
             assert!(!refused.contains("hunter2"), "{refused}");
         }
     }
 
     #[test]
     fn an_option_belongs_to_its_kind_of_store() {
-        let knows = |url: &str, key: &str| ObjectStoreUrl::parse(url, Purpose::Follow).unwrap().knows(key);
+        let knows = |url: &str, key: &str| ObjectStoreUrl::parse(url, StorePurpose::Follow).unwrap().knows(key);
         for (url, key, known) in [
             ("s3://b/x", "aws_endpoint", true),
             ("s3://b/x", "aws_allow_http", true),
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn an_option_that_would_have_no_effect_is_refused() {
         let mistake = |key: &str, value: &str| {
-            let url = ObjectStoreUrl::parse("s3://b/x", Purpose::Follow).unwrap();
+            let url = ObjectStoreUrl::parse("s3://b/x", StorePurpose::Follow).unwrap();
             url.mistake(key, value).unwrap_or_default()
         };
         for key in ["proxy_url", "aws_proxy_url", "allow_invalid_certificates", "disable_system_certificates"] {

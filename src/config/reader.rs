@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use strsim::osa_distance;
 
 use super::declaration::Declaration;
-use super::errors::{Finding, Place, quoted};
+use super::errors::{Finding, ValueSource, quoted};
 use super::keys::CONSTANTS;
 use super::sources::{Node, Table};
 use super::values::Written;
@@ -20,8 +20,8 @@ pub(super) struct KeyReader {
     /// Whether absent keys may only be unread.
     pub incomplete: bool,
     /// Every known key and table, with the place of its value; `None`: a default.
-    pub places: BTreeMap<String, Option<Place>>,
-    unknown: Vec<(String, Place)>,
+    pub places: BTreeMap<String, Option<ValueSource>>,
+    unknown: Vec<(String, ValueSource)>,
 }
 
 impl KeyReader {
@@ -30,13 +30,13 @@ impl KeyReader {
     }
 
     /// The place of a key's value; `None`: a default.
-    pub(super) fn place(&self, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, key: &str) -> Option<ValueSource> {
         self.places.get(key).cloned().flatten()
     }
 
     /// Reports an error about a key, at its place.
     pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
-        let place = self.place(key).unwrap_or(Place::Default);
+        let place = self.place(key).unwrap_or(ValueSource::Default);
         self.errors.push(Finding::new(place, key, problem));
     }
 
@@ -71,7 +71,7 @@ impl KeyReader {
             if let Some(node) = node {
                 read(self, &path, node, to);
             } else if about.values.is_required && !self.incomplete && !matches!(write(to), Written::Nothing) {
-                let place = self.place(split(&path).0).unwrap_or(Place::Default);
+                let place = self.place(split(&path).0).unwrap_or(ValueSource::Default);
                 self.errors.push(Finding::new(place, path, "is missing"));
             }
         }

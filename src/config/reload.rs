@@ -20,7 +20,7 @@ pub(crate) const UNCHANGED: &str = "reloaded: the configuration has not changed 
 
 /// The dotted keys that differ between two configurations, in alphabetical order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(crate) struct KeyChanges {
     /// Those that take effect now.
     pub applied: Vec<String>,
     /// Those that take effect at the next start.
@@ -29,7 +29,7 @@ pub(crate) struct Changes {
 
 /// The configuration that takes effect when `running` is to become `wanted`, and what changes. Both as they were read:
 /// without the ports that the system chose.
-pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, Changes) {
+pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, KeyChanges) {
     let (keys, mut next) = (Config::own_declarations(), running.clone());
     for key in &keys {
         let is_live = match key.about.reload {
@@ -41,7 +41,7 @@ pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, Changes) {
             (key.adopt)(&mut next, wanted);
         }
     }
-    let mut changes = Changes::default();
+    let mut changes = KeyChanges::default();
     for key in keys.iter().filter(|key| (key.differs)(running, wanted)) {
         let list = if (key.differs)(&next, wanted) { &mut changes.needs_restart } else { &mut changes.applied };
         list.push(key.about.path());

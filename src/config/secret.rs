@@ -195,41 +195,41 @@ fn parse_store_url(node: &Node) -> Result<StoreUrl, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::errors::Place;
+    use super::super::errors::ValueSource;
     use super::*;
 
     #[test]
     fn a_secret_is_never_shown() {
-        let secret = parse_token(&Node::string("hunter2", Place::Set)).unwrap();
+        let secret = parse_token(&Node::string("hunter2", ValueSource::Set)).unwrap();
         assert!(!format!("{secret:?}").contains("hunter2"));
         assert!(secret.matches(b"hunter2") && !secret.matches(b"hunter"));
-        let refused = parse_token(&Node::string("hunter 2", Place::Set)).unwrap_err();
+        let refused = parse_token(&Node::string("hunter 2", ValueSource::Set)).unwrap_err();
         assert!(!refused.contains("hunter"), "{refused}");
     }
 
     #[test]
     fn the_address_of_a_store_is_taken_apart() {
         let parts = |text: &str| {
-            let store = parse_store_url(&Node::string(text, Place::Set)).unwrap();
+            let store = parse_store_url(&Node::string(text, ValueSource::Set)).unwrap();
             let (host, port) = store.address();
             (host.to_owned(), port, store.is_tls(), store.database(), store.user())
         };
         assert_eq!(parts("redis://h"), ("h".to_owned(), 6379, false, 0, None));
         assert_eq!(parts("rediss://a%40b:c@[::1]:7/12"), ("::1".to_owned(), 7, true, 12, Some("a@b".to_owned())));
-        let password = |text: &str| parse_store_url(&Node::string(text, Place::Set)).unwrap().password();
+        let password = |text: &str| parse_store_url(&Node::string(text, ValueSource::Set)).unwrap().password();
         assert!(password("redis://:p%2Fw@h/1").unwrap().matches(b"p/w"));
         assert_eq!(password("redis://h"), None);
         for bad in ["redis://h/one", "redis://h/1?protocol=3", "redis://h/70000", "redis:///1", "redis:h"] {
-            assert!(parse_store_url(&Node::string(bad, Place::Set)).is_err(), "{bad}");
+            assert!(parse_store_url(&Node::string(bad, ValueSource::Set)).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn the_password_of_a_store_is_never_shown() {
-        let store = parse_store_url(&Node::string("redis://me:pw@127.0.0.1:6379/1", Place::Set)).unwrap();
+        let store = parse_store_url(&Node::string("redis://me:pw@127.0.0.1:6379/1", ValueSource::Set)).unwrap();
         assert_eq!(store.to_string(), "redis://***@127.0.0.1:6379/1");
         assert!(store.has_password() && store.expose().contains("me:pw"));
-        let refused = parse_store_url(&Node::string("http://me:pw@127.0.0.1", Place::Set)).unwrap_err();
+        let refused = parse_store_url(&Node::string("http://me:pw@127.0.0.1", ValueSource::Set)).unwrap_err();
         assert!(!refused.contains("pw"), "{refused}");
     }
 }

@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::Config;
-use super::errors::{Finding, Place, quoted};
+use super::errors::{Finding, ValueSource, quoted};
 use super::proxy::ProxyVariables;
 use crate::words::remedy;
 
@@ -28,7 +28,7 @@ pub(super) struct Node {
     pub value: Raw,
     /// A scalar as written (strings: their content); empty for arrays and tables.
     pub text: String,
-    pub place: Place,
+    pub place: ValueSource,
 }
 
 /// A TOML value.
@@ -50,12 +50,12 @@ pub(super) enum Raw {
 
 impl Node {
     /// A string at a place.
-    pub(super) fn string(text: &str, place: Place) -> Self {
+    pub(super) fn string(text: &str, place: ValueSource) -> Self {
         Self { value: Raw::String, text: text.to_owned(), place }
     }
 
     /// A table at a place.
-    pub(super) fn table(table: Table, place: Place) -> Self {
+    pub(super) fn table(table: Table, place: ValueSource) -> Self {
         Self { value: Raw::Table(table), text: String::new(), place }
     }
 
@@ -74,8 +74,8 @@ impl Node {
     pub(super) fn as_text(&self) -> Option<&str> {
         match (&self.value, &self.place) {
             (Raw::String, _) => Some(&self.text),
-            (Raw::Array(_) | Raw::Table(_), _) | (_, Place::File { .. } | Place::Default) => None,
-            (_, Place::Environment(_) | Place::Set) => Some(&self.text),
+            (Raw::Array(_) | Raw::Table(_), _) | (_, ValueSource::File { .. } | ValueSource::Default) => None,
+            (_, ValueSource::Environment(_) | ValueSource::Set) => Some(&self.text),
         }
     }
 
@@ -107,12 +107,12 @@ impl Node {
 fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
     let path: Arc<Path> = Arc::from(path);
     let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-    let place = |offset: usize| Place::File {
+    let place = |offset: usize| ValueSource::File {
         path: path.clone(),
         line: lines.partition_point(|newline| *newline < offset) + 1,
     };
     let (table, errors) = DeTable::parse_recoverable(text);
-    let document = Node::table(convert_table(table.get_ref(), &place, 0), Place::Default);
+    let document = Node::table(convert_table(table.get_ref(), &place, 0), ValueSource::Default);
     // Only the message: the library's excerpt could show the token.
     let finding = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
@@ -123,7 +123,7 @@ fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
 }
 
 /// Reads one value; a text that is not TOML is a string.
-fn parse_value(text: &str, place: &Place) -> Node {
+fn parse_value(text: &str, place: &ValueSource) -> Node {
     let text = text.trim();
     match DeValue::parse(text) {
         Ok(value) => convert(value.get_ref(), 0, &|_| place.clone(), 0),
@@ -131,7 +131,7 @@ fn parse_value(text: &str, place: &Place) -> Node {
     }
 }
 
-fn convert_table(table: &DeTable<'_>, place: &dyn Fn(usize) -> Place, depth: usize) -> Table {
+fn convert_table(table: &DeTable<'_>, place: &dyn Fn(usize) -> ValueSource, depth: usize) -> Table {
     if depth >= MAX_DEPTH {
         return Table::new();
     }
@@ -142,7 +142,7 @@ fn convert_table(table: &DeTable<'_>, place: &dyn Fn(usize) -> Place, depth: usi
     table.iter().map(entry).collect()
 }
 
-fn convert(value: &DeValue<'_>, offset: usize, place: &dyn Fn(usize) -> Place, depth: usize) -> Node {
+fn convert(value: &DeValue<'_>, offset: usize, place: &dyn Fn(usize) -> ValueSource, depth: usize) -> Node {
     let (value, text) = match value {
         DeValue::String(text) => (Raw::String, text.to_string()),
         DeValue::Integer(number) => (Raw::Integer(integer(number)), number.to_string()),
@@ -172,7 +172,7 @@ const PREFIX: &str = "GRANDSTAND__";
 /// The text of the file.
 pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
     std::fs::read_to_string(path).map_err(|error| {
-        let place = Place::File { path: Arc::from(path), line: 0 };
+        let place = ValueSource::File { path: Arc::from(path), line: 0 };
         Finding::new(place, "", format!("cannot be read: {error}{}", remedy(path, &error)))
     })
 }
@@ -197,7 +197,7 @@ pub(super) fn merge(
     env: impl Iterator<Item = (String, String)>,
     sets: &[String],
 ) -> Merged {
-    let root = Node::table(Table::new(), Place::Default);
+    let root = Node::table(Table::new(), ValueSource::Default);
     let (errors, proxies) = (Vec::new(), ProxyVariables::default());
     let mut merged = Merged { root, errors, unread: Vec::new(), proxies, incomplete: false };
     let env = env.inspect(|(name, value)| merged.proxies.note(name, value));
@@ -233,7 +233,7 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
         };
         let key = key.to_lowercase();
         if let Some((other, _)) = ours.get(&key) {
-            let place = Place::Environment(Arc::from(name.as_str()));
+            let place = ValueSource::Environment(Arc::from(name.as_str()));
             let problem = format!("is set twice: {other} differs only in case");
             layers.push(Err(Finding::new(place, key.replace("__", "."), problem)));
         } else {
@@ -241,7 +241,7 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
         }
     }
     layers.extend(ours.into_iter().map(|(key, (name, value))| {
-        let place = Place::Environment(Arc::from(name));
+        let place = ValueSource::Environment(Arc::from(name));
         let levels: Vec<&str> = key.split("__").collect();
         nest(&levels, &place, parse_value(&value, &place))
             .ok_or_else(|| Finding::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
@@ -272,7 +272,7 @@ fn unread(name: &str) -> Option<Finding> {
         Some(key) => format!("is not read, did you mean {PREFIX}{}?", key.replace('.', "__").to_uppercase()),
         None => format!("is not read: variables of keys are {PREFIX}SECTION__KEY"),
     };
-    Some(Finding::new(Place::Environment(Arc::from(name)), "", problem))
+    Some(Finding::new(ValueSource::Environment(Arc::from(name)), "", problem))
 }
 
 fn has_prefix(name: &str) -> bool {
@@ -285,12 +285,12 @@ fn parse_set(argument: &str) -> Result<Node, Finding> {
         // The argument could contain a secret after a mistyped `=`, so only the part that looks like a key is shown.
         let end = argument.find(|c: char| !is_key_character(c)).unwrap_or(argument.len());
         let problem = format!("{} is not KEY=VALUE, such as ttl=5m", quoted(&argument[..end]));
-        return Err(Finding::new(Place::Set, "", problem));
+        return Err(Finding::new(ValueSource::Set, "", problem));
     };
     let levels: Vec<&str> = key.split('.').map(str::trim).collect();
-    nest(&levels, &Place::Set, parse_value(value, &Place::Set)).ok_or_else(|| {
+    nest(&levels, &ValueSource::Set, parse_value(value, &ValueSource::Set)).ok_or_else(|| {
         let problem = format!("{} is not a dotted key such as origin.url", quoted(key));
-        Finding::new(Place::Set, "", problem)
+        Finding::new(ValueSource::Set, "", problem)
     })
 }
 
@@ -299,7 +299,7 @@ fn is_key_character(c: char) -> bool {
 }
 
 /// `value` under `levels`; `None` when they are not a dotted key.
-fn nest(levels: &[&str], place: &Place, value: Node) -> Option<Node> {
+fn nest(levels: &[&str], place: &ValueSource, value: Node) -> Option<Node> {
     let sound = |level: &&str| !level.is_empty() && level.chars().all(is_key_character);
     if levels.len() > MAX_DEPTH || !levels.iter().all(sound) {
         return None;

@@ -21,7 +21,7 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 
 /// The values that a key takes, as a `T`.
 pub(super) struct Values<T> {
-    pub form: Form,
+    pub form: ValueForm,
     /// Reads the value of the key with this path. `None`: it is wrong, which has been reported.
     pub read: Read<T>,
     pub write: Box<dyn Fn(&T) -> Written>,
@@ -32,7 +32,7 @@ type Read<T> = Box<dyn Fn(&mut KeyReader, &str, Node) -> Option<T>>;
 /// What is known of values without their type.
 #[derive(Default)]
 #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page, which shows all of it"))]
-pub(super) struct Form {
+pub(super) struct ValueForm {
     /// The words for them, in Markdown.
     pub words: String,
     /// The text in the place of the default that the code has.
@@ -63,7 +63,7 @@ impl<T: 'static> Values<T> {
         read: impl Fn(&mut KeyReader, &str, Node) -> Option<T> + 'static,
         write: impl Fn(&T) -> Written + 'static,
     ) -> Self {
-        let form = Form { words: words.into(), ..Form::default() };
+        let form = ValueForm { words: words.into(), ..ValueForm::default() };
         Self { form, read: Box::new(read), write: Box::new(write) }
     }
 
@@ -120,12 +120,12 @@ impl<T: 'static> Values<T> {
     }
 
     pub(super) fn required(self) -> Self {
-        Self { form: Form { is_required: true, ..self.form }, ..self }
+        Self { form: ValueForm { is_required: true, ..self.form }, ..self }
     }
 
     /// With another text for the default on the reference page.
     pub(super) fn default_is(self, text: &'static str) -> Self {
-        Self { form: Form { default: Some(text), ..self.form }, ..self }
+        Self { form: ValueForm { default: Some(text), ..self.form }, ..self }
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn tables<T: DeclaresKeys>() -> Values<Vec<T>> {
         Written::Tables(tables.iter().map(|table| written(table, &keys)).collect())
     };
     let inner = T::own_declarations().into_iter().map(|key| key.about).collect();
-    Values { form: Form { inner, ..Form::default() }, ..Values::new("", read, write) }
+    Values { form: ValueForm { inner, ..ValueForm::default() }, ..Values::new("", read, write) }
 }
 
 pub(super) fn boolean() -> Values<bool> {
@@ -287,7 +287,7 @@ pub(super) fn parse_path(node: &Node) -> Result<PathBuf, String> {
 /// The path of a file that `check` opens.
 pub(super) fn file(words: &'static str) -> Values<PathBuf> {
     let path = path(words);
-    Values { form: Form { is_file: true, ..path.form }, ..path }
+    Values { form: ValueForm { is_file: true, ..path.form }, ..path }
 }
 
 /// The name of a header; case does not matter.

@@ -93,7 +93,7 @@ struct SnapshotsState {
     /// The one lock of writers, who wait for the disk under it. Always taken before `held`.
     writer: Mutex<()>,
     /// Nobody waits for the disk under this lock: an export may end in a thread that must not block.
-    held: Mutex<Held>,
+    held: Mutex<Reserved>,
     earlier: EarlierSnapshots,
     /// What requests mean at the origin.
     verdicts: Verdicts,
@@ -101,7 +101,7 @@ struct SnapshotsState {
 
 /// What is kept for others, until they have it.
 #[derive(Clone, Default)]
-struct Held {
+struct Reserved {
     /// The snapshots that are being exported.
     exporting: Vec<u64>,
     /// The snapshot that the next delta of a chain builds on, and the digest of the last bundle.

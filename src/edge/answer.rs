@@ -32,7 +32,7 @@ use crate::protocol::coding::Coding;
 use crate::protocol::hops::Caller;
 use crate::protocol::problem::Problem;
 use crate::tasks::at_once;
-use crate::telemetry::access::{Field, InEffect, Line};
+use crate::telemetry::access::{InEffect, Line, LogField};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
@@ -280,11 +280,11 @@ impl Responder {
             access.log(Line {
                 at: self.clock.now_wall(),
                 client: info.client,
-                request: Some((view.method.clone(), Field::target(view.target), view.version)),
+                request: Some((view.method.clone(), LogField::target(view.target), view.version)),
                 status,
                 bytes,
-                referer: view.headers.get(REFERER).map(Field::value),
-                agent: view.headers.get(USER_AGENT).map(Field::value),
+                referer: view.headers.get(REFERER).map(LogField::value),
+                agent: view.headers.get(USER_AGENT).map(LogField::value),
                 micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
                 outcome: outcome.as_str(),
                 id: self.id_of(view.headers, &info).text(view.headers),

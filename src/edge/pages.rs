@@ -30,7 +30,7 @@ use crate::api::listing::ListingId;
 use crate::api::query::finder::{FinderForm, FinderQuery};
 use crate::api::route::{Document, WantedDocument};
 use crate::api::taxonomy::{TaxonomyKind, Term};
-use crate::data::cache::reply::{Confinement, Kind, Lifetime, Rendered};
+use crate::data::cache::reply::{Confinement, Lifetime, Rendered, ReplyKind};
 use crate::data::details::Details;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::pointer::Snapshot;
@@ -122,18 +122,18 @@ pub(crate) enum Unrendered {
     UnknownVenue(ListingId),
 }
 
-const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
-    Kind { content_type, confinement, lifetime, varies_by_accept: false }
+const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> ReplyKind {
+    ReplyKind { content_type, confinement, lifetime, varies_by_accept: false }
 }
 
-const HTML: Kind = kind("text/html; charset=utf-8", Confinement::Page, Lifetime::Revalidated);
-const MAP: Kind = kind("text/html; charset=utf-8", Confinement::Map, Lifetime::Revalidated);
-const WIDGET: Kind = kind("text/html; charset=utf-8", Confinement::Widget, Lifetime::Revalidated);
-const VIEWER: Kind = kind("text/html; charset=utf-8", Confinement::Viewer, Lifetime::Revalidated);
-const TEXT: Kind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime::OfAnswers);
-const POINTS: Kind = kind("application/json", Confinement::None, Lifetime::Revalidated);
-const JSON: Kind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
-const SCHEMA: Kind = kind("application/schema+json", Confinement::None, Lifetime::OfAnswers);
+const HTML: ReplyKind = kind("text/html; charset=utf-8", Confinement::Page, Lifetime::Revalidated);
+const MAP: ReplyKind = kind("text/html; charset=utf-8", Confinement::Map, Lifetime::Revalidated);
+const WIDGET: ReplyKind = kind("text/html; charset=utf-8", Confinement::Widget, Lifetime::Revalidated);
+const VIEWER: ReplyKind = kind("text/html; charset=utf-8", Confinement::Viewer, Lifetime::Revalidated);
+const TEXT: ReplyKind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime::OfAnswers);
+const POINTS: ReplyKind = kind("application/json", Confinement::None, Lifetime::Revalidated);
+const JSON: ReplyKind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
+const SCHEMA: ReplyKind = kind("application/schema+json", Confinement::None, Lifetime::OfAnswers);
 
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
@@ -177,7 +177,7 @@ impl Pages {
         let Material { published, details, detail, hits, .. } = of;
         let epoch = published.map_or(0, |published| published.epoch);
         let facts = published.map(PageFacts::of);
-        let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
+        let made = |kind: ReplyKind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
         let asset = |asset: Option<&Asset>, name: &str, lifetime| {
             let asset = asset.ok_or_else(|| Unrendered::NoSuchAsset(name.into()))?;
             let kind = kind(asset.content_type, Confinement::None, lifetime);
@@ -206,10 +206,10 @@ impl Pages {
             Document::Front => {
                 let (page, again) = front::page_of(self, facts.as_ref(), of);
                 let lifetime = again.map_or(HTML.lifetime, Lifetime::Unfinished);
-                made(Kind { varies_by_accept: true, lifetime, ..HTML }, page)
+                made(ReplyKind { varies_by_accept: true, lifetime, ..HTML }, page)
             }
             Document::Index => made(
-                Kind { varies_by_accept: true, lifetime: Lifetime::Revalidated, ..JSON },
+                ReplyKind { varies_by_accept: true, lifetime: Lifetime::Revalidated, ..JSON },
                 documents::index(&self.site, facts.as_ref()),
             ),
             Document::Docs | Document::OpenApi => {

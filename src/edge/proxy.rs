@@ -82,7 +82,7 @@ use crate::tasks::single_flight::SingleFlight;
 use decision::{Facts, Step};
 use demand::WantedFlights;
 use fetch::Fetch;
-use question::{Endpoint, Flight, Landing, PassError, Passed, Question, names, selectable, wants_part};
+use question::{Endpoint, FetchOutcome, Flight, PassError, Passed, Question, names, selectable, wants_part};
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ struct ProxyState {
     cache: Cache,
     clock: Clock,
     config: ProxyConfig,
-    flights: SingleFlight<Flight, Landing>,
+    flights: SingleFlight<Flight, FetchOutcome>,
     failures: Failures,
     wanted: WantedFlights,
     forced: Recent<Monotonic>,

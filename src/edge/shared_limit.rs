@@ -34,7 +34,7 @@ use crate::edge::limit::{ClientKey, Decision, Limiter, Wish};
 use crate::telemetry::findings::{Finding, Kind};
 use crate::telemetry::throttle::LogThrottle;
 
-use keeper::{Entry, Journal};
+use keeper::{Journal, JournalEntry};
 use link::{Link, Lost, Verdict};
 
 /// How many decisions may wait for Redis at once. Each of them is a request that is being answered.
@@ -210,7 +210,7 @@ impl SharedLimit {
         if wish == Wish::Admit
             && let Err(refused) = self.local.note(client, asked, now)
         {
-            self.write_down(Entry { key, id, at: asked, withdrawn: true });
+            self.write_down(JournalEntry { key, id, at: asked, withdrawn: true });
             return refused;
         }
         let reset_seconds = seconds(verdict.leaves);
@@ -224,12 +224,12 @@ impl SharedLimit {
         let decision = self.local.decide(address, wish, now);
         let admitted = decision.is_admitted();
         if wish == Wish::Admit && (admitted || sent) {
-            self.write_down(Entry { key, id, at: now, withdrawn: !admitted });
+            self.write_down(JournalEntry { key, id, at: now, withdrawn: !admitted });
         }
         decision
     }
 
-    fn write_down(&self, entry: Entry) {
+    fn write_down(&self, entry: JournalEntry) {
         self.journal.lock().push(entry);
         // Without a link nothing can be told, and the keeper looks by itself when there is one.
         if self.link.load().is_some() {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::Key;
+use super::keys::ObjectKey;
 use crate::api::hash::Digest;
 use crate::clock::WallTime;
 use crate::data::bundle::signature::{KeyId, MAX_SIGNATURE, Signature, SignatureError, Signer, TrustedKeys};
@@ -99,10 +99,10 @@ impl NamedBundle {
     }
 
     /// Its name in the object store.
-    pub(crate) fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> ObjectKey {
         match &self.base {
-            None => Key::Full(self.snapshot.clone(), self.digest.short()),
-            Some(base) => Key::Delta(base.short(), self.digest.short()),
+            None => ObjectKey::Full(self.snapshot.clone(), self.digest.short()),
+            Some(base) => ObjectKey::Delta(base.short(), self.digest.short()),
         }
     }
 
@@ -124,12 +124,12 @@ pub struct NamedJournal {
 
 impl NamedJournal {
     pub(crate) fn new(FileHash { bytes, blake3 }: FileHash) -> Self {
-        Self { key: Key::Journal(blake3.short()).to_string(), bytes, blake3 }
+        Self { key: ObjectKey::Journal(blake3.short()).to_string(), bytes, blake3 }
     }
 
     /// Its name in the object store.
-    pub(crate) fn key(&self) -> Key {
-        Key::Journal(self.blake3.short())
+    pub(crate) fn key(&self) -> ObjectKey {
+        ObjectKey::Journal(self.blake3.short())
     }
 }
 
@@ -174,12 +174,12 @@ impl Head {
     }
 
     /// Whether the head names an object; signatures belong to their bundles.
-    pub(crate) fn names(&self, key: &Key) -> bool {
+    pub(crate) fn names(&self, key: &ObjectKey) -> bool {
         match key {
-            Key::Head => true,
-            Key::Journal(_) => self.journal.key() == *key,
-            Key::Signature(bundle) => self.names(bundle),
-            Key::Full(..) | Key::Delta(..) => self.chain().any(|bundle| bundle.key() == *key),
+            ObjectKey::Head => true,
+            ObjectKey::Journal(_) => self.journal.key() == *key,
+            ObjectKey::Signature(bundle) => self.names(bundle),
+            ObjectKey::Full(..) | ObjectKey::Delta(..) => self.chain().any(|bundle| bundle.key() == *key),
         }
     }
 
@@ -301,7 +301,7 @@ struct Outer {
 }
 
 /// A length, and a name that must be the one that follows from the rest.
-fn check_file(bytes: u64, key: &str, expected: &Key) -> Result<(), String> {
+fn check_file(bytes: u64, key: &str, expected: &ObjectKey) -> Result<(), String> {
     if !(1..=MOST_NUMBER).contains(&bytes) {
         return Err(format!("{bytes} is not the length of a file"));
     }

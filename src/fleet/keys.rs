@@ -1,6 +1,6 @@
 //! The names of objects in an object store, below its prefix. Nothing else is ever read, written or removed.
 //!
-//! Pure. Callers: [`super::head`] and [`super::place`].
+//! Pure. Callers: [`super::head`] and [`super::prefix`].
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ type ShortDigest = Digest<8>;
 
 /// The name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum ObjectKey {
     /// The head.
     Head,
     /// A full bundle: its snapshot and its digest.
@@ -32,7 +32,7 @@ const JOURNAL: &str = "journal/";
 const BUNDLE_END: &str = ".gsb";
 const SIGNATURE_END: &str = ".minisig";
 
-impl Key {
+impl ObjectKey {
     /// Reads a name; `None`: it is not ours.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text == HEAD {
@@ -63,7 +63,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Head => f.write_str(HEAD),
@@ -93,7 +93,7 @@ mod tests {
             "delta/00ff00ff00ff00ff-1234567890abcdef.gsb.minisig".to_owned(),
             "journal/1234567890abcdef".to_owned(),
         ] {
-            assert_eq!(Key::parse(&text).unwrap_or_else(|| panic!("{text}")).to_string(), text);
+            assert_eq!(ObjectKey::parse(&text).unwrap_or_else(|| panic!("{text}")).to_string(), text);
         }
     }
 
@@ -116,14 +116,14 @@ mod tests {
             "journal/1234567890abcdef.minisig",
             "journal/1234567890abcdeg",
         ] {
-            assert_eq!(Key::parse(text), None, "{text}");
+            assert_eq!(ObjectKey::parse(text), None, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_a_key_or_none(text in "\\PC{0,80}") {
-            if let Some(key) = Key::parse(&text) {
+            if let Some(key) = ObjectKey::parse(&text) {
                 prop_assert_eq!(key.to_string(), text);
             }
         }
@@ -132,7 +132,7 @@ mod tests {
         fn nothing_near_a_key_is_taken_for_one_with_another_name(
             text in "(full|delta|journal)/[0-9a-f]{0,34}-?[0-9a-fA-F/.]{0,18}(\\.gsb)?(\\.minisig)?"
         ) {
-            if let Some(key) = Key::parse(&text) {
+            if let Some(key) = ObjectKey::parse(&text) {
                 prop_assert_eq!(key.to_string(), text);
             }
         }

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::head::is_ahead;
-use super::place::{Place, PlaceError};
+use super::prefix::{Prefix, PrefixError};
 use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::config::{Config, PublishConfig};
@@ -38,7 +38,7 @@ use crate::data::store::Store;
 use crate::tasks::blocking;
 
 use garbage::Checks;
-use ledger::Whose;
+use ledger::ChainOwner;
 pub(crate) use ledger::release;
 use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_MS, Stored};
 use status::{PublishError, PublishFacts, PublishStatus};
@@ -66,7 +66,7 @@ pub(crate) struct Publisher {
     others: TrustedKeys,
     /// Where bundles are written before they are sent.
     data_dir: PathBuf,
-    place: Place,
+    place: Prefix,
     snapshots: Snapshots,
     details: Details,
     clock: Clock,
@@ -75,7 +75,7 @@ pub(crate) struct Publisher {
     signer: Option<Arc<Signer>>,
     /// The keys of heads that are believed; none: this publisher does not sign, and believes every head.
     trusted: TrustedKeys,
-    whose: Whose,
+    whose: ChainOwner,
     /// The chain that is continued, as in the ledger.
     chain: Option<Chain>,
     /// The highest number of a head that was ever used here.
@@ -83,7 +83,7 @@ pub(crate) struct Publisher {
     /// Whether a conditional write that had to be refused was refused; `None`: not tried yet. Else the object store has no
     /// conditions, or ignores them: the last write wins.
     has_conditions: Option<bool>,
-    standing: Standing,
+    standing: HeadOwner,
     /// What could be written of the current snapshot, by its epoch, with the journal.
     offered: Option<(u64, Offer, Bytes)>,
     /// Which details the chain lacked, by the revision of the details.
@@ -93,7 +93,7 @@ pub(crate) struct Publisher {
 
 /// Whose head lies in the object store.
 #[derive(Clone, Copy, Debug)]
-enum Standing {
+enum HeadOwner {
     /// Ours has not been there since the start.
     New,
     /// Ours was there.
@@ -112,17 +112,17 @@ impl Publisher {
         details: Details,
         clock: Clock,
         status: PublishStatus,
-    ) -> Result<Option<Self>, PlaceError> {
+    ) -> Result<Option<Self>, PrefixError> {
         let PublishConfig { url, options, proxy, .. } = &config.publish;
         let Some(url) = url else { return Ok(None) };
-        let place = Place::open(url, options, proxy)?;
+        let place = Prefix::open(url, options, proxy)?;
         Ok(Some(Self::over(place, &url.to_string(), config, others, snapshots, details, clock, status)))
     }
 
     /// The same over a place. `url`: how it is named.
     #[expect(clippy::too_many_arguments, reason = "all that a publisher has")]
     fn over(
-        place: Place,
+        place: Prefix,
         url: &str,
         config: &Config,
         others: TrustedKeys,
@@ -149,11 +149,11 @@ impl Publisher {
             jitter: Jitter::default(),
             signer: None,
             trusted: TrustedKeys::default(),
-            whose: Whose { url, signed_by: None },
+            whose: ChainOwner { url, signed_by: None },
             chain: None,
             sequence,
             has_conditions: None,
-            standing: Standing::New,
+            standing: HeadOwner::New,
             offered: None,
             unsent: None,
             checks: Checks::default(),
@@ -219,7 +219,7 @@ impl Publisher {
     async fn round(&mut self) -> Result<(), PublishError> {
         self.judge().await;
         self.catch_up().await?;
-        if self.is_time_to_tidy() && !matches!(self.standing, Standing::Lost(_)) {
+        if self.is_time_to_tidy() && !matches!(self.standing, HeadOwner::Lost(_)) {
             if let Err(error) = self.tidy().await {
                 self.unchecked(&error);
             }
@@ -238,7 +238,7 @@ impl Publisher {
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
         }
-        (self.sequence, self.chain, self.standing) = (None, None, Standing::New);
+        (self.sequence, self.chain, self.standing) = (None, None, HeadOwner::New);
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Publisher {
             self.offer(&served).await?;
             let found = self.look().await?;
             self.compare(&found);
-            if matches!(self.standing, Standing::Lost(_)) {
+            if matches!(self.standing, HeadOwner::Lost(_)) {
                 return Ok(());
             }
             let step = self.plan(&served, &found).await?;
@@ -269,7 +269,7 @@ impl Publisher {
                     }
                 }
             }
-            self.standing = Standing::There;
+            self.standing = HeadOwner::There;
             self.status.lock().succeeded(self.clock.now_wall());
             return Ok(());
         }

@@ -18,20 +18,20 @@ use tokio::time::sleep;
 use url::Url;
 
 use super::head::{self, Head};
-use super::keys::Key;
-use super::place::{Place, PlaceError, UpdateVersion};
+use super::keys::ObjectKey;
+use super::prefix::{Prefix, PrefixError, UpdateVersion};
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::Settings;
 use crate::data::bundle::signature::TrustedKeys;
 use crate::data::details::Details;
 use crate::data::snapshots::Snapshots;
-use crate::data::snapshots::follow::{self, Stand, Took};
+use crate::data::snapshots::follow::{self, ImportOutcome, Stand};
 use crate::mirror::commands::Commands;
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 
-use decide::{BadObject, Decision, FollowError, believed_ms, decide, taken};
+use decide::{BadObject, FollowError, HeadDecision, believed_ms, decide, taken};
 use status::{PollOutcome, ReplicaStatus, Stamps};
 
 /// The longest pause after failures, unless polls are further apart.
@@ -59,7 +59,7 @@ struct Newest {
 
 /// Follows an object store.
 pub(crate) struct Follower {
-    pub place: Place,
+    pub place: Prefix,
     /// Where downloaded files go.
     pub data_dir: PathBuf,
     /// The largest bundle, in bytes.
@@ -152,17 +152,18 @@ impl Follower {
         let snapshots = self.snapshots.clone();
         let stand = blocking(move || Ok::<_, FollowError>(snapshots.stand()?)).await?;
         let decision = decide(&stand, &head);
-        if !matches!(decision, Decision::Refuse(_)) {
+        if !matches!(decision, HeadDecision::Refuse(_)) {
             let [written, confirmed] = [head.written_ms, head.confirmed_ms].map(WallTime::from_millis);
             self.status.lock().head = Some(Stamps { written, confirmed });
         }
-        if matches!(decision, Decision::Nothing | Decision::Renew) && !std::mem::replace(&mut self.state.is_tidy, true)
+        if matches!(decision, HeadDecision::Nothing | HeadDecision::Renew)
+            && !std::mem::replace(&mut self.state.is_tidy, true)
         {
             self.tidy(&[]);
         }
         match decision {
-            Decision::Nothing => return Ok((head.sequence, PollOutcome::Unchanged)),
-            Decision::Renew => {
+            HeadDecision::Nothing => return Ok((head.sequence, PollOutcome::Unchanged)),
+            HeadDecision::Renew => {
                 let (snapshots, confirmed_ms) = (self.snapshots.clone(), self.believed(head.confirmed_ms));
                 let head = head.clone();
                 let renewed = move || {
@@ -171,9 +172,9 @@ impl Follower {
                 };
                 blocking(renewed).await?;
             }
-            Decision::Deltas(missing) => self.take_deltas(&head, &stand, missing).await?,
-            Decision::Full(..) => self.take_all(&head, &stand).await?,
-            Decision::Refuse(refusal) => return Err(refusal.into()),
+            HeadDecision::Deltas(missing) => self.take_deltas(&head, &stand, missing).await?,
+            HeadDecision::Full(..) => self.take_all(&head, &stand).await?,
+            HeadDecision::Refuse(refusal) => return Err(refusal.into()),
         }
         Ok((head.sequence, PollOutcome::Taken))
     }
@@ -186,10 +187,10 @@ impl Follower {
     /// The newest head, read again only if it has changed.
     pub(crate) async fn look(&mut self) -> Result<Arc<Head>, FollowError> {
         let known = self.state.newest.as_ref().filter(|newest| newest.is_settled).map(|newest| &newest.version);
-        let found = self.place.read(&Key::Head, head::MOST_BYTES, known).await;
+        let found = self.place.read(&ObjectKey::Head, head::MOST_BYTES, known).await;
         let found = found.map_err(|error| match error {
-            PlaceError::Missing(_) => FollowError::NoHead,
-            error => FollowError::Place(error),
+            PrefixError::Missing(_) => FollowError::NoHead,
+            error => FollowError::Prefix(error),
         })?;
         self.status.lock().facts.last_poll = self.clock.now_wall().rfc3339();
         let before = self.state.newest.take();
@@ -256,7 +257,7 @@ impl Follower {
         }
         let journal = if steps.len() == chain.len() { self.journal_for(&head, &chain).await } else { None };
         let (usable, steps) = (steps.len(), Arc::new(steps));
-        self.import(&head, &Stand::default(), &steps, usable, Took::Seed, journal).await
+        self.import(&head, &Stand::default(), &steps, usable, ImportOutcome::Seed, journal).await
     }
 
     /// Whether an address is the origin's, or an alias of it.

@@ -27,7 +27,7 @@ use crate::clock::{Monotonic, WallTime};
 use crate::data::snapshot::pointer::SnapshotPointer;
 use crate::data::store::{CopyMeta, Store, StoreError};
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::origin::generated_at::{self, Before, Dated, Place};
+use crate::origin::generated_at::{self, AnswerClass, Before, Dated};
 use crate::origin::window::Class;
 use crate::protocol::freshness;
 use crate::tasks::{Aborted, blocking};
@@ -287,7 +287,7 @@ impl Copies {
             .map(|meta: &CopyMeta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
         self.may_ask()?;
         let answer = self.client.ask(path, validators.as_ref(), asker.clone()).await?;
-        if let Some(before) = before.filter(|_| answer.status == 200 && Place::of(path) == Place::Lists) {
+        if let Some(before) = before.filter(|_| answer.status == 200 && AnswerClass::of(path) == AnswerClass::Lists) {
             Box::pin(self.wording.look_closer(&self.client, &self.volatile, path, (&before, &answer), &asker)).await;
         }
         let (this, path) = (self.clone(), path.to_owned());
@@ -344,12 +344,12 @@ impl Copies {
             fetched_ms: meta.fetched_ms,
             changed: !is_same,
             // Each refresh looks at the first page of the list only.
-            counts: Place::of(path) != Place::Lists || pass::page_of(path) == Some(1),
+            counts: AnswerClass::of(path) != AnswerClass::Lists || pass::page_of(path) == Some(1),
         });
         // A 304 has no body: only its header dates it.
         let stamped = Some(text).filter(|_| !is_304);
         let Dated { until_ms, claimed_ms, since_ms: new_since_ms, is_aged } =
-            self.client.stamps().date(Place::of(path), answer, stamped, before);
+            self.client.stamps().date(AnswerClass::of(path), answer, stamped, before);
         self.longest_age.lock().saw(answer.stamps.age.unwrap_or(0), fetched_ms);
         if is_aged {
             self.aged_ms.store(fetched_ms, Ordering::Relaxed);
@@ -385,10 +385,10 @@ impl Copies {
     fn worded(&self, path: &str, body: Bytes, known: Option<&[u8]>) -> Bytes {
         let known = known.and_then(|known| std::str::from_utf8(known).ok());
         let Ok(text) = std::str::from_utf8(&body) else { return body };
-        let (page, published) = match Place::of(path) {
-            Place::Lists => (self.wording.page(text, known, &self.volatile()), None),
-            Place::Taxonomy(kind) => (None, self.wording.taxonomy(kind)),
-            Place::Details => (None, None),
+        let (page, published) = match AnswerClass::of(path) {
+            AnswerClass::Lists => (self.wording.page(text, known, &self.volatile()), None),
+            AnswerClass::Taxonomy(kind) => (None, self.wording.taxonomy(kind)),
+            AnswerClass::Details => (None, None),
         };
         let text = page.as_deref().unwrap_or(text);
         if let Some(known) = known {
@@ -417,7 +417,7 @@ impl Copies {
 /// A body that is a page or a taxonomy, without the listings on it that cannot be read, and how many these are.
 fn readable(path: &str, body: &Bytes) -> Result<(Bytes, usize), AskError> {
     let is_page = |body: &Bytes| read_page(path, body, &VolatileKeys::default()).map(drop);
-    if Place::of(path) == Place::Lists {
+    if AnswerClass::of(path) == AnswerClass::Lists {
         let Err(error) = is_page(body) else { return Ok((body.clone(), 0)) };
         let (rest, broken) = page::without_broken_items(body).ok_or(error)?;
         let rest = rest.into();

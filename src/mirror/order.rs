@@ -40,13 +40,13 @@ enum Collation {
 
 /// One field of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+struct SortKey {
     field: String,
     collation: Collation,
     falling: bool,
 }
 
-impl Key {
+impl SortKey {
     fn value<'a>(&self, fields: &[Field<'a>]) -> Value<'a> {
         let Some(found) = fields.iter().find(|field| field.key == self.field) else { return Value::Missing };
         match (json::string(found.value), self.collation) {
@@ -68,7 +68,7 @@ impl Key {
 
 /// An order: by the first field, among equals by the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rule(Vec<Key>);
+pub(super) struct Rule(Vec<SortKey>);
 
 impl Rule {
     /// The rule that a list obeys: of one field without ties, else of two without ties, else of the field with the
@@ -108,7 +108,7 @@ fn fields(listing: &Summary) -> Vec<Field<'_>> {
 }
 
 /// All keys by which listings with these fields can be ordered, the likely ones first.
-fn keys(first: &[Field<'_>]) -> Vec<Key> {
+fn keys(first: &[Field<'_>]) -> Vec<SortKey> {
     let mut fields: Vec<_> = first.iter().take(MOST_FIELDS).collect();
     fields.sort_by_key(|field| ["id", "modified"].iter().position(|likely| field.key == *likely).unwrap_or(2));
     let mut keys = Vec::new();
@@ -119,7 +119,7 @@ fn keys(first: &[Field<'_>]) -> Vec<Key> {
             _ => &[Collation::Plain, Collation::Folded],
         };
         for collation in collations.iter().copied() {
-            keys.extend([false, true].map(|falling| Key { field: field.key.to_string(), collation, falling }));
+            keys.extend([false, true].map(|falling| SortKey { field: field.key.to_string(), collation, falling }));
         }
     }
     keys

@@ -67,7 +67,7 @@ use super::{MirrorContext, pass};
 use inconsistent_pages::Contradictions;
 use publish::{ShrinkGuard, changed};
 use refresh::Questions;
-use schedule::{Doing, Failure, MirrorStep, Next, Outlay, Purpose, Schedule, ScheduleFacts, Work};
+use schedule::{DisagreementCost, Doing, Failure, MirrorStep, Next, Schedule, ScheduleFacts, TaskPurpose, Work};
 use terms::TermEvidence;
 
 /// Attempts at work that does not settle.
@@ -138,7 +138,7 @@ pub struct Mirror {
     terms: TermEvidence,
     schedule: Schedule,
     /// What was sent since the origin's answers began to disagree.
-    outlay: Outlay,
+    outlay: DisagreementCost,
     /// The answers that the work in hand follows.
     followed: Vec<ContentHash>,
     commands: Commands,
@@ -158,7 +158,7 @@ impl Mirror {
             seen: snapshots.newest().epoch(),
             terms: TermEvidence::new(evidence),
             schedule: Schedule::new(clock.now_mono()),
-            outlay: Outlay::default(),
+            outlay: DisagreementCost::default(),
             followed: Vec::new(),
             snapshots,
             copies,
@@ -326,7 +326,7 @@ impl Mirror {
         match result {
             Ok(next) => {
                 if let Next::Stay(state) | Next::Done(state) = next {
-                    let follows = work.as_ref().is_some_and(|work| work.purpose() == Purpose::Follow);
+                    let follows = work.as_ref().is_some_and(|work| work.purpose() == TaskPurpose::Follow);
                     // The origin's answers agree with each other.
                     if matches!(next, Next::Done(_)) || (state == OriginState::Unchanged && !follows) {
                         self.outlay.ended();

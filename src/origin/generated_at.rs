@@ -58,7 +58,7 @@ const RUN: u8 = 3;
 
 /// Kinds of answers, each with a stamp of its own making.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AnswerClass {
     /// Pages of the list, filtered or not.
     Lists,
     /// One of the taxonomies.
@@ -70,7 +70,7 @@ pub enum Place {
 /// How many places there are.
 const PLACES: usize = 5;
 
-impl Place {
+impl AnswerClass {
     /// The place of a canonical path and query.
     pub fn of(path: &str) -> Self {
         match Route::of(path.split('?').next().unwrap_or(path)) {
@@ -101,7 +101,7 @@ impl Place {
 
 /// What the stamps of one place have shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Pulse {
+pub(crate) enum StampBehaviour {
     /// Nothing yet.
     #[default]
     Unproven,
@@ -155,7 +155,7 @@ pub struct Dated {
 /// What is known of one place.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    pulse: Pulse,
+    pulse: StampBehaviour,
     run: u8,
     reading: Option<StampUse>,
 }
@@ -176,21 +176,21 @@ impl Known {
         let recent = within(bound(cache_ttl));
         if let Some(Before { stamp: Some(kept), changed, counts, .. }) = before {
             if changed && kept == stamp && !recent {
-                (self.pulse, self.run) = (Pulse::StandsStill, 0);
+                (self.pulse, self.run) = (StampBehaviour::StandsStill, 0);
             } else if counts && !changed {
                 let moved = stamp > kept && recent && !ahead;
                 self.run = if moved { self.run.saturating_add(1) } else { 0 };
                 if self.run >= RUN {
-                    self.pulse = Pulse::Moves;
+                    self.pulse = StampBehaviour::Moves;
                 }
             }
         }
         match self.pulse {
-            Pulse::StandsStill => StampUse::StandsStill,
+            StampBehaviour::StandsStill => StampUse::StandsStill,
             _ if ahead => StampUse::Ahead,
-            Pulse::Unproven if !recent => StampUse::TooOld,
-            Pulse::Moves if !within(DAY.max(bound(cache_ttl))) => StampUse::TooOld,
-            Pulse::Unproven | Pulse::Moves => StampUse::Used,
+            StampBehaviour::Unproven if !recent => StampUse::TooOld,
+            StampBehaviour::Moves if !within(DAY.max(bound(cache_ttl))) => StampUse::TooOld,
+            StampBehaviour::Unproven | StampBehaviour::Moves => StampUse::Used,
         }
     }
 }
@@ -212,7 +212,7 @@ fn bound(cache_ttl: Duration) -> Duration {
     cache_ttl.saturating_mul(2).saturating_add(CLOCKS_DIFFER)
 }
 
-/// Where silent caches were seen, one bit for each [`Place`].
+/// Where silent caches were seen, one bit for each [`AnswerClass`].
 #[derive(Debug, Default)]
 struct SilentPlaces {
     certain: AtomicU8,
@@ -280,7 +280,7 @@ impl StampWatch {
     }
 
     /// An answer without `Age` turned out to be an old copy.
-    pub fn saw_silent_copy(&self, place: Place) {
+    pub fn saw_silent_copy(&self, place: AnswerClass) {
         if self.silent.certain.fetch_or(1 << place.index(), Ordering::Relaxed) == 0 {
             let (place, cache_ttl_seconds) = (place.as_str(), self.cache_ttl.as_secs());
             tracing::info!(place, cache_ttl_seconds, "a cache in front of the origin sends old copies without Age");
@@ -288,14 +288,14 @@ impl StampWatch {
     }
 
     /// Dates an answer with this body, and learns from it. `text` is `None` for a 304, which has no body.
-    pub fn date(&self, place: Place, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
+    pub fn date(&self, place: AnswerClass, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
         let sent = answer.by_header();
         let (sent_ms, received_ms) = (answer.sent_ms(), answer.received.as_millis());
         let stamp = text.and_then(stamp);
         let seen = stamp.map(|stamp| (stamp, self.read(place, stamp, answer, before)));
         let used = seen.filter(|(_, (reading, _))| *reading == StampUse::Used);
         let claimed_ms = used.map_or(sent_ms, |(stamp, _)| answer.kept_ms(stamp.min(sent)));
-        let moves = used.is_some_and(|(_, (_, pulse))| pulse == Pulse::Moves);
+        let moves = used.is_some_and(|(_, (_, pulse))| pulse == StampBehaviour::Moves);
         let latest_ms = if moves { claimed_ms } else { sent_ms };
         let is_older = sent_ms.saturating_sub(claimed_ms) > GRAIN_MS;
         let may_be_silent = answer.may_be_a_silent_copy();
@@ -333,7 +333,7 @@ impl StampWatch {
         let by_age_ms = answer.stamps.age.map(|age| i64::from(age) * 1000);
         self.compare_with_ttl(by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
         let is_aged = said_age || is_older || is_late || undated;
-        if is_aged && place != Place::Details {
+        if is_aged && place != AnswerClass::Details {
             let age_ms = u64::try_from(by_origin_ms.saturating_sub(until_ms)).unwrap_or(0);
             self.status.saw_copy(Duration::from_millis(age_ms));
         }
@@ -341,7 +341,13 @@ impl StampWatch {
     }
 
     /// Reads a stamp, and shows in `/status` what it is worth.
-    fn read(&self, place: Place, stamp: WallTime, answer: &Answer, before: Option<Before>) -> (StampUse, Pulse) {
+    fn read(
+        &self,
+        place: AnswerClass,
+        stamp: WallTime,
+        answer: &Answer,
+        before: Option<Before>,
+    ) -> (StampUse, StampBehaviour) {
         let sent = answer.by_header();
         let mut known = self.known.lock();
         let own = &mut known[place.index()];

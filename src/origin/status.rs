@@ -18,7 +18,7 @@ use crate::telemetry::findings::{Finding, Kind};
 use crate::telemetry::timing::Times;
 use crate::words::{counted, named};
 
-pub use trouble::{CopiesWait, DetailTrouble, Held, OldCopy, Vanishing};
+pub use trouble::{CopiesWait, DetailTrouble, HeldBack, OldCopy, Vanishing};
 
 use super::ask::{AskError, UNUSABLE};
 use super::health::{FEW, Health, Judgement, Witness};
@@ -139,7 +139,7 @@ pub struct Picture {
     /// The running pass.
     pub pass: Option<Progress>,
     /// Held back.
-    pub held: Option<Held>,
+    pub held: Option<HeldBack>,
     /// When the last refresh ended, milliseconds since the epoch.
     pub refreshed_ms: Option<i64>,
     /// When the next refresh is due; `None`: none is planned.
@@ -225,7 +225,7 @@ impl Picture {
             );
             Finding::new(Kind::NotStored, text)
         });
-        let held = self.held.as_ref().map(Held::finding);
+        let held = self.held.as_ref().map(HeldBack::finding);
         let details = self.details.as_ref().filter(|_| !self.stands_still()).and_then(DetailTrouble::finding);
         let old = self.old_copy.map(OldCopy::finding);
         let waits = self.copies.filter(|wait| self.failing_since.is_none() && !wait.is_expected);
@@ -525,7 +525,7 @@ mod tests {
             (unstored(true, 2), &[]),
             (unstored(true, 3), &[Kind::NotStored]),
             (unstored(false, 1000), &[]),
-            (Picture { held: Some(Held::default()), ..Picture::default() }, &[Kind::HeldBack]),
+            (Picture { held: Some(HeldBack::default()), ..Picture::default() }, &[Kind::HeldBack]),
             (Picture { old_copy, ..Picture::default() }, &[Kind::CopiesOld]),
             (waits(false), &[Kind::CopiesWait]),
             (waits(true), &[]),

@@ -52,7 +52,7 @@ pub enum AppError {
     Client(#[from] ClientError),
     /// The object store of `replica.url` cannot be used.
     #[error("{key}: {why}")]
-    Place { key: &'static str, why: String },
+    ObjectStore { key: &'static str, why: String },
     /// The access log cannot be written.
     #[error("log.access_file {path} cannot be opened: {source}{}", remedy(path.as_ref(), source))]
     AccessLog {

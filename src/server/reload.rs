@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::config::{
-    AdminConfig, Changes, Config, ConfigErrors, Examined, LogConfig, LogFormat, Settings, TlsConfig, UNCHANGED, Use,
+    AdminConfig, Config, ConfigErrors, Examined, KeyChanges, LogConfig, LogFormat, Settings, TlsConfig, UNCHANGED, Use,
     merge, rhythm,
 };
 use crate::data::cache::Cache;
@@ -108,7 +108,7 @@ impl Reload {
                 } else {
                     tracing::info!(applied, needs_restart, "reloaded");
                 }
-                let Changes { applied, needs_restart } = changes;
+                let KeyChanges { applied, needs_restart } = changes;
                 ReloadFacts { at, ok: true, applied, needs_restart, errors: Vec::new() }
             }
             Err(errors) => {
@@ -126,7 +126,7 @@ impl Reload {
         Some(report)
     }
 
-    fn apply(&self, running: &Config, next: &Config, changes: &mut Changes, source: &ConfigSource) {
+    fn apply(&self, running: &Config, next: &Config, changes: &mut KeyChanges, source: &ConfigSource) {
         let config = self.in_effect(next);
         self.settings.store(config.clone());
         self.fixed.set_quotas(&config);

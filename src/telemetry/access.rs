@@ -59,9 +59,9 @@ const MOST: (usize, usize) = (2048, 512);
 
 /// A field of a request, cut to a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Field(Box<[u8]>);
+pub(crate) struct LogField(Box<[u8]>);
 
-impl Field {
+impl LogField {
     /// The target of a request.
     pub(crate) fn target(target: &[u8]) -> Self {
         Self(target[..target.len().min(MOST.0)].into())
@@ -81,15 +81,15 @@ pub(crate) struct Line {
     /// The client's address.
     pub client: IpAddr,
     /// Method and target; `None`: the request could not be read.
-    pub request: Option<(Method, Field, Version)>,
+    pub request: Option<(Method, LogField, Version)>,
     /// The status of the answer.
     pub status: u16,
     /// Bytes of its body.
     pub bytes: usize,
     /// `Referer`.
-    pub referer: Option<Field>,
+    pub referer: Option<LogField>,
     /// `User-Agent`.
-    pub agent: Option<Field>,
+    pub agent: Option<LogField>,
     /// How long the answer took.
     pub micros: u64,
     /// How it came about.
@@ -131,7 +131,7 @@ impl Line {
     }
 
     fn write_json(&self, out: &mut String) {
-        let text = |field: &Field| String::from_utf8_lossy(&field.0).into_owned();
+        let text = |field: &LogField| String::from_utf8_lossy(&field.0).into_owned();
         let (method, target, protocol) = match &self.request {
             Some((method, target, version)) => {
                 (Some(method.as_str()), Some(text(target)), Some(format!("{version:?}")))
@@ -228,11 +228,11 @@ mod tests {
         Line {
             at: WallTime::from_millis(784_111_777_250),
             client: [192, 0, 2, 1].into(),
-            request: Some((Method::GET, Field::target(target.as_bytes()), Version::HTTP_11)),
+            request: Some((Method::GET, LogField::target(target.as_bytes()), Version::HTTP_11)),
             status: 200,
             bytes: 1234,
             referer: None,
-            agent: Some(Field::value(&HeaderValue::from_static("curl/8"))),
+            agent: Some(LogField::value(&HeaderValue::from_static("curl/8"))),
             micros: 56,
             outcome: "hit",
             id: "7f".to_owned(),
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn nothing_of_a_client_forges_a_line_or_moves_a_cursor() {
         let mut line = line("/\r\n\u{1b}[2J\"\\\u{9b}x\u{2028}");
-        line.agent = Some(Field::value(&HeaderValue::from_bytes(b"a\"\t\xff").unwrap()));
+        line.agent = Some(LogField::value(&HeaderValue::from_bytes(b"a\"\t\xff").unwrap()));
         let text = written(&line, false);
         assert!(text.contains(r#""GET /\x0D\x0A\x1B[2J\x22\x5C\xC2\x9Bx\xE2\x80\xA8 HTTP/1.1""#), "{text}");
         assert!(text.contains(r#""a\x22\x09\xFF""#), "{text}");
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn long_fields_are_cut() {
         let mut line = line(&"x".repeat(100_000));
-        line.agent = Some(Field::value(&HeaderValue::from_str(&"y".repeat(100_000)).unwrap()));
+        line.agent = Some(LogField::value(&HeaderValue::from_str(&"y".repeat(100_000)).unwrap()));
         assert!(written(&line, false).len() < 3000 && written(&line, true).len() < 3000);
     }
 }

@@ -238,7 +238,7 @@ pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding, innocent: Option<Kind
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownFinding {
     finding: Finding,
     since: WallTime,
     /// Since when it is not there any more; `None`: it is.
@@ -247,7 +247,7 @@ struct Known {
     logged: Vec<(&'static str, bool)>,
 }
 
-impl Known {
+impl KnownFinding {
     /// Takes in what is there now, and logs a cause that is new, or serious now: each once, however often they take turns.
     fn is_there(&mut self, finding: Finding) {
         let Finding { cause, unhealthy, .. } = finding;
@@ -274,7 +274,7 @@ const OVER: &str = "Nothing: it is over, and is shown for a minute.";
 
 /// What is raised; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Findings(Arc<Mutex<Vec<Known>>>);
+pub(crate) struct Findings(Arc<Mutex<Vec<KnownFinding>>>);
 
 impl Findings {
     /// Asks what is wrong now, and returns what is raised, the unhealthy ones first. Of each kind there is one.
@@ -299,14 +299,14 @@ impl Findings {
             if let Some(known) = all.iter_mut().find(|known| known.finding.kind == finding.kind) {
                 known.is_there(finding);
             } else {
-                let mut known = Known { finding: finding.clone(), since: wall, over: None, logged: Vec::new() };
+                let mut known = KnownFinding { finding: finding.clone(), since: wall, over: None, logged: Vec::new() };
                 known.is_there(finding);
                 all.push(known);
             }
         }
         // What is over comes last.
         all.sort_by_key(|known| (known.over.is_some(), !known.finding.unhealthy, known.finding.kind));
-        all.iter().map(Known::raised).collect()
+        all.iter().map(KnownFinding::raised).collect()
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Gauges {
 
 /// What counters and gauges say at one instant; counters count from the start of the process.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct HistorySample {
     /// Answers by [`Group`].
     pub answers: [u64; Group::ALL.len()],
     /// Of these the ones with status 304.
@@ -98,7 +98,7 @@ pub(crate) struct Sample {
     pub gauges: Gauges,
 }
 
-impl Reading {
+impl HistorySample {
     /// Nothing has happened.
     pub(super) const ZERO: Self = Self {
         answers: [0; Group::ALL.len()],
@@ -110,7 +110,7 @@ impl Reading {
 }
 
 impl Sample {
-    fn between(before: &Reading, after: &Reading) -> Self {
+    fn between(before: &HistorySample, after: &HistorySample) -> Self {
         let times = difference(&before.latency, &after.latency);
         Self {
             answers: difference(&before.answers, &after.answers).map(small),
@@ -139,19 +139,19 @@ struct Ring {
     samples: VecDeque<Option<Sample>>,
     /// In which step the newest one was taken.
     step: u64,
-    before: Box<Reading>,
+    before: Box<HistorySample>,
 }
 
 impl Ring {
     fn new(span: Span) -> Self {
-        Self { span, samples: VecDeque::with_capacity(span.samples()), step: 0, before: Box::new(Reading::ZERO) }
+        Self { span, samples: VecDeque::with_capacity(span.samples()), step: 0, before: Box::new(HistorySample::ZERO) }
     }
 
     fn step_of(&self, now: Monotonic) -> u64 {
         now.as_nanos() / u64::try_from(self.span.step().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn record(&mut self, now: Monotonic, reading: &Reading) {
+    fn record(&mut self, now: Monotonic, reading: &HistorySample) {
         let step = self.step_of(now);
         let Some(missed) = step.checked_sub(self.step + 1) else { return };
         for _ in 0..missed.min(self.span.samples() as u64) {
@@ -192,7 +192,7 @@ impl Default for History {
 
 impl History {
     /// Takes in what the counters say now; at most one reading counts in each step.
-    pub(crate) fn record(&self, now: Monotonic, reading: &Reading) {
+    pub(crate) fn record(&self, now: Monotonic, reading: &HistorySample) {
         self.0.lock().iter_mut().for_each(|ring| ring.record(now, reading));
     }
 
@@ -207,8 +207,9 @@ impl History {
 mod tests {
     use super::*;
 
-    fn reading(fresh: u64) -> Reading {
-        let mut reading = Reading { gauges: Gauges { age_seconds: Some(3), ..Gauges::default() }, ..Reading::ZERO };
+    fn reading(fresh: u64) -> HistorySample {
+        let mut reading =
+            HistorySample { gauges: Gauges { age_seconds: Some(3), ..Gauges::default() }, ..HistorySample::ZERO };
         reading.answers[Group::Fresh as usize] = fresh;
         reading.latency[40] = fresh;
         reading

@@ -27,7 +27,7 @@ named! {
 
 /// How the widget looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Look {
+pub struct WidgetLook {
     pub theme: Theme,
     /// `None`: the number of venues, and of what.
     pub title: Option<Box<str>>,
@@ -53,14 +53,14 @@ pub struct FinderQuery {
     pub search: SearchQuery,
     pub form: FinderForm,
     /// Of the widget.
-    pub look: Look,
+    pub look: WidgetLook,
     /// The name of a place in `near`. Until [`settle`](Self::settle), the point of the search has no meaning.
     pub place: Option<Box<str>>,
     /// What was left out, and why, as sentences.
     pub left_out: Vec<Box<str>>,
 }
 
-impl Look {
+impl WidgetLook {
     /// Of a raw query string. Other themes are as if absent.
     fn read(raw: &str) -> Self {
         let value = |name: &str| {
@@ -106,7 +106,7 @@ impl FinderQuery {
                     if form == FinderForm::Widget {
                         search.list.per_page = IN_WIDGET;
                     }
-                    let look = if form == FinderForm::Widget { Look::read(raw) } else { Look::default() };
+                    let look = if form == FinderForm::Widget { WidgetLook::read(raw) } else { WidgetLook::default() };
                     return Self { search, form, look, place, left_out };
                 }
                 Err(QueryError::BadValue { parameter, .. } | QueryError::Repeated { parameter, .. }) => parameter,
@@ -274,8 +274,8 @@ mod tests {
         assert_eq!(query.widget(3), "embed?state=texas&page=3&theme=dark&title=Our%20%26%20venues");
         assert_eq!(query.link("explore", 1), "explore?state=texas");
         let other = FinderQuery::parse("theme=pink&title=+&page=2", FinderForm::Widget);
-        assert_eq!((&other.look, other.widget(1).as_str()), (&Look::default(), "embed"));
-        assert_eq!(parse("theme=dark").look, Look::default());
+        assert_eq!((&other.look, other.widget(1).as_str()), (&WidgetLook::default(), "embed"));
+        assert_eq!(parse("theme=dark").look, WidgetLook::default());
     }
 
     #[test]

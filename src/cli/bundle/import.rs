@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Unread, not_done, signature, signed, told};
+use super::{UnreadBundle, not_done, signature, signed, told};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::target::Named;
@@ -51,7 +51,7 @@ impl Import {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-        let unread = Unread::of(&self.file, &config)?;
+        let unread = UnreadBundle::of(&self.file, &config)?;
         let path = unread.path.clone();
         let (file, voucher, bundle) = if self.server.running()?.is_some() {
             let (file, voucher) = unread.vouched()?;

@@ -1,7 +1,7 @@
 //! What a reload changes: each key alone, and several at once.
 
 use super::super::declaration::Reload;
-use super::super::reload::{Changes, merge};
+use super::super::reload::{KeyChanges, merge};
 use super::{Config, declarations, needed, set, with_another};
 
 #[test]
@@ -66,7 +66,7 @@ fn the_password_of_another_store_waits_for_that_store() {
 fn a_secret_is_named_and_not_shown() {
     let with = |token: &str| config(&format!("admin.token = {token:?}"));
     let (running, changes) = merge(&with("0123456789abcdef-one"), &with("0123456789abcdef-two"));
-    assert_eq!(changes, Changes { applied: vec!["admin.token".to_owned()], needs_restart: vec![] });
+    assert_eq!(changes, KeyChanges { applied: vec!["admin.token".to_owned()], needs_restart: vec![] });
     assert!(running.admin.token.is_some_and(|token| token.matches(b"0123456789abcdef-two")));
 }
 

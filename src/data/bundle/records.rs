@@ -88,7 +88,7 @@ impl<'a> Records<'a> {
     }
 
     /// The body of a detail, not checked.
-    pub(super) fn body(&mut self) -> Result<Body<'a>, BundleError> {
+    pub(super) fn body(&mut self) -> Result<RecordBody<'a>, BundleError> {
         let id = ListingId(self.u64()?);
         let state = match self.u8()? {
             0 => DetailState::Present,
@@ -96,7 +96,7 @@ impl<'a> Records<'a> {
             state => return Err(self.malformed(format!("the detail of listing {id} has the unknown state {state}"))),
         };
         let len = self.u32()? as usize;
-        Ok(Body { id, state, text: self.take(len)? })
+        Ok(RecordBody { id, state, text: self.take(len)? })
     }
 
     /// The validators of a detail, checked.
@@ -164,13 +164,13 @@ pub(super) fn put_term(out: &mut Vec<u8>, (kind, slug): &(TaxonomyKind, String),
 }
 
 /// A detail without its validators; the text is its body, a slice of the part.
-pub(super) struct Body<'a> {
+pub(super) struct RecordBody<'a> {
     pub id: ListingId,
     pub state: DetailState,
     pub text: &'a [u8],
 }
 
-impl<'a> Body<'a> {
+impl<'a> RecordBody<'a> {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.push(match self.state {

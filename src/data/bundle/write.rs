@@ -8,7 +8,7 @@ use std::io::Write;
 use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{PartKind, most_memory, most_unpacked};
 use super::parts::{PART, PartWriter};
-use super::records::{self, Body, Validators};
+use super::records::{self, RecordBody, Validators};
 use super::{Detail, MAX_TEXT, WriteError, delta, unwritable};
 use crate::api::form::ListForm;
 use crate::api::hash::{ContentHash, Digest};
@@ -203,7 +203,7 @@ fn write_details<W: Write, E>(
             return Err(WriteError::OutOfTurn(id));
         }
         let name = || format!("the detail of listing {id}");
-        let body = Body { id, state, text: &body };
+        let body = RecordBody { id, state, text: &body };
         let own = Validators { id, current, etag: etag.as_deref(), last_modified: last_modified.as_deref() };
         body.check().and_then(|_| own.check()).map_err(|why| unwritable(name(), why))?;
         let mut record = Vec::with_capacity(16 + body.text.len());

@@ -108,7 +108,7 @@ pub enum Lifetime {
 
 /// What is said of a document beside its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct ReplyKind {
     /// `Content-Type`.
     pub content_type: &'static str,
     /// What a browser may do with it.
@@ -120,7 +120,7 @@ pub struct Kind {
 }
 
 #[derive(Debug)]
-enum Body {
+enum ReplyBody {
     /// In any coding that a client wishes.
     Any(Coded),
     /// In one coding, and no other.
@@ -131,8 +131,8 @@ enum Body {
 #[derive(Debug)]
 pub struct Rendered {
     /// What is said of it beside its body.
-    pub kind: Kind,
-    body: Body,
+    pub kind: ReplyKind,
+    body: ReplyBody,
     tags: [Option<EntityTag>; 4],
     /// The latest epoch of the snapshot for which it is known to be right.
     epoch: AtomicU64,
@@ -140,18 +140,18 @@ pub struct Rendered {
 
 impl Rendered {
     /// A document for this epoch of the snapshot; `renderer` names the version of what rendered it.
-    pub fn new(kind: Kind, body: impl Into<Bytes>, renderer: &str, epoch: u64) -> Self {
+    pub fn new(kind: ReplyKind, body: impl Into<Bytes>, renderer: &str, epoch: u64) -> Self {
         let body = body.into();
         let hash = ContentHash::of_parts([renderer.as_bytes(), kind.content_type.as_bytes(), &body]);
-        Self::of(kind, hash, Body::Any(Coded::roomy(body)), epoch)
+        Self::of(kind, hash, ReplyBody::Any(Coded::roomy(body)), epoch)
     }
 
     /// A document that is there in one coding only, for clients that can decode it; `hash` is that of its content.
-    pub fn packed(kind: Kind, hash: ContentHash, coding: Coding, body: &'static [u8]) -> Self {
-        Self::of(kind, hash, Body::Only(coding, Variant::new(Bytes::from_static(body))), 0)
+    pub fn packed(kind: ReplyKind, hash: ContentHash, coding: Coding, body: &'static [u8]) -> Self {
+        Self::of(kind, hash, ReplyBody::Only(coding, Variant::new(Bytes::from_static(body))), 0)
     }
 
-    fn of(kind: Kind, hash: ContentHash, body: Body, epoch: u64) -> Self {
+    fn of(kind: ReplyKind, hash: ContentHash, body: ReplyBody, epoch: u64) -> Self {
         let tag = |coding| EntityTag::parse(format!("\"{hash}-{}\"", Coding::as_str(coding)).as_bytes());
         let mut tags = [const { None }; 4];
         for coding in [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd] {
@@ -163,15 +163,15 @@ impl Rendered {
     /// The body in a coding, the coding it really has, and its tag.
     pub fn variant(&self, coding: Coding) -> (Coding, Shown<'_>, Option<&EntityTag>) {
         let (coding, shown) = match &self.body {
-            Body::Any(body) => body.variant(coding),
-            Body::Only(coding, body) => (*coding, body.shown()),
+            ReplyBody::Any(body) => body.variant(coding),
+            ReplyBody::Only(coding, body) => (*coding, body.shown()),
         };
         (coding, shown, self.tags[coding as usize].as_ref())
     }
 
     /// Makes a coding of a large body elsewhere and waits for it.
     pub async fn prepare(&self, coding: Coding) {
-        if let Body::Any(body) = &self.body {
+        if let ReplyBody::Any(body) = &self.body {
             body.prepare(coding).await;
         }
     }
@@ -194,8 +194,8 @@ impl Rendered {
     /// What it weighs in a cache, in bytes.
     pub fn weight(&self) -> usize {
         let body = match &self.body {
-            Body::Any(body) => body.weight(),
-            Body::Only(_, body) => body.body.len(),
+            ReplyBody::Any(body) => body.weight(),
+            ReplyBody::Only(_, body) => body.body.len(),
         };
         body + 256
     }
@@ -336,7 +336,7 @@ impl Variants {
 mod rendered_tests {
     use super::*;
 
-    const KIND: Kind = Kind {
+    const KIND: ReplyKind = ReplyKind {
         content_type: "text/plain",
         confinement: Confinement::None,
         lifetime: Lifetime::Day,

@@ -180,9 +180,9 @@ fn a_path_is_purged_however_it_is_spelled() {
 
 #[test]
 fn a_document_is_kept_from_its_second_request_on_and_replaced_by_newer_ones_only() {
-    use crate::data::cache::reply::{Confinement, Kind, Lifetime};
+    use crate::data::cache::reply::{Confinement, Lifetime, ReplyKind};
     let (cache, key) = (Cache::new(1 << 20), Key::Document(WantedDocument::Asset("a".into())));
-    let kind = Kind {
+    let kind = ReplyKind {
         content_type: "text/plain",
         confinement: Confinement::None,
         lifetime: Lifetime::Revalidated,

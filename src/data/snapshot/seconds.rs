@@ -66,10 +66,10 @@ enum Counted {
 
 /// What is known of instants.
 #[derive(Default)]
-pub(crate) struct Seconds(Mutex<BTreeMap<i64, Known>>);
+pub(crate) struct Seconds(Mutex<BTreeMap<i64, KnownSecond>>);
 
 /// What is known of an instant.
-struct Known {
+struct KnownSecond {
     /// Of the listings that hide it.
     print: ContentHash,
     counted: Counted,
@@ -250,7 +250,7 @@ impl Seconds {
         let print = hidden.print();
         let mut known = self.0.lock();
         let newest = known.values().map(|known| known.number).max().unwrap_or(0);
-        known.insert(at, Known { print, counted, number: newest + 1 });
+        known.insert(at, KnownSecond { print, counted, number: newest + 1 });
         if known.len() > MOST {
             let oldest = known.iter().min_by_key(|(_, known)| known.number).map(|(at, _)| *at);
             oldest.map(|at| known.remove(&at));

@@ -30,7 +30,7 @@ pub(crate) struct Taken {
 
 /// The data that a replica has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Standing {
+struct FollowedData {
     /// The digest of the last bundle, in hexadecimal digits.
     digest: String,
     /// The snapshot in it.
@@ -48,7 +48,7 @@ pub(crate) struct Stand {
 
 /// What comes of an import for the one who follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Took {
+pub(crate) enum ImportOutcome {
     /// All of a head.
     Head(Taken),
     /// The first bundles of a head, which is not taken yet.
@@ -59,7 +59,7 @@ pub(crate) enum Took {
 
 /// What an import takes from a head.
 pub(crate) struct Followed {
-    pub took: Took,
+    pub took: ImportOutcome,
     /// The digest that the replica stood at when it was decided what to fetch.
     pub from: Option<String>,
     /// How sure the publisher is now.
@@ -91,15 +91,15 @@ impl Followed {
             states.mark(bundle.digest(), before, bundle.manifest().snapshot.clone());
         }
         states.mark(last.digest(), MarkAt::End, last.manifest().snapshot.clone());
-        if let Took::Head(taken) = &self.took {
+        if let ImportOutcome::Head(taken) = &self.took {
             states.put_json(TAKEN, taken)?;
         }
-        if self.took == Took::Seed {
+        if self.took == ImportOutcome::Seed {
             forget_in(states);
             return Ok(());
         }
         let (digest, snapshot) = (last.digest().to_string(), last.manifest().snapshot.clone());
-        states.put_json(STANDING, &Standing { digest, snapshot })
+        states.put_json(STANDING, &FollowedData { digest, snapshot })
     }
 }
 
@@ -122,7 +122,7 @@ impl Snapshots {
     /// Where this replica stands.
     pub(crate) fn stand(&self) -> Result<Stand, StoreError> {
         let newest = self.newest().get().as_ref().map(|newest| newest.dataset.id.clone());
-        let standing: Option<Standing> = self.store().state_json(STANDING)?;
+        let standing: Option<FollowedData> = self.store().state_json(STANDING)?;
         let standing = standing.filter(|standing| newest.as_ref() == Some(&standing.snapshot));
         let digest = standing.map(|standing| standing.digest).filter(|_| self.store().damage().is_none());
         Ok(Stand { taken: self.store().state_json(TAKEN)?.unwrap_or_default(), digest })

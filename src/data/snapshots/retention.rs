@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::OnceLock;
 
-use super::{Change, Held, KeptSnapshot, Snapshots, SnapshotsError, View};
+use super::{Change, KeptSnapshot, Reserved, Snapshots, SnapshotsError, View};
 use crate::config::MirrorConfig;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
@@ -26,7 +26,7 @@ const DAY_MS: i64 = 86_400_000;
 
 /// The sequence numbers of the snapshots that stay: the newest ones, at least one, the last of each day, and needed ones. Of
 /// several with the same content, the newest is enough.
-fn staying(view: &View, held: &Held, policy: &MirrorConfig) -> Vec<u64> {
+fn staying(view: &View, held: &Reserved, policy: &MirrorConfig) -> Vec<u64> {
     let chained = held.chained.as_ref().map(|(snapshot, _)| snapshot.as_str());
     let is_named = |id: &str| view.pins.contains(id) || view.exports.iter().any(|own| own == id) || chained == Some(id);
     let (mut ids, mut days, mut staying) = (HashSet::new(), HashSet::new(), Vec::new());
@@ -218,7 +218,7 @@ mod tests {
     fn staying_of(all: &[(u64, i64, bool)], keep: u32, keep_daily: u32) -> Vec<u64> {
         let mut policy = Config::default().mirror;
         (policy.keep, policy.keep_daily) = (keep, keep_daily);
-        let mut staying = staying(&view(all), &Held::default(), &policy);
+        let mut staying = staying(&view(all), &Reserved::default(), &policy);
         staying.reverse();
         staying
     }

@@ -30,7 +30,7 @@ pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + 
 pub(super) struct Handle {
     path: PathBuf,
     opener: Opener,
-    slot: RwLock<Slot>,
+    slot: RwLock<HandleSlot>,
     /// Shared by writers, exclusive for operations that no write may overlap; readers continue. Always taken before the
     /// slot.
     writers: RwLock<()>,
@@ -42,7 +42,7 @@ pub(super) struct Handle {
 
 /// The open database and its number of openings: of two threads that saw it fail, only one may close it.
 #[derive(Default)]
-struct Slot {
+struct HandleSlot {
     generation: u64,
     database: Option<Database>,
     /// Whether the database is a view that never writes to the file.
@@ -53,7 +53,7 @@ struct Slot {
 
 impl Handle {
     pub(super) fn open(path: PathBuf, opener: Opener) -> Result<Self, StoreError> {
-        let slot = RwLock::new(Slot::default());
+        let slot = RwLock::new(HandleSlot::default());
         let handle = Self {
             path,
             opener,
@@ -259,7 +259,7 @@ impl Handle {
     }
 }
 
-impl Slot {
+impl HandleSlot {
     const fn serves(&self, writes: bool) -> bool {
         self.database.is_some() && !(writes && self.read_only)
     }
@@ -272,7 +272,7 @@ impl Slot {
 }
 
 /// Drops the database. Its last writes are worthless, so errors are ignored.
-fn close(slot: &mut Slot) {
+fn close(slot: &mut HandleSlot) {
     let database = slot.database.take();
     let _ = guarded(|| {
         drop(database);

@@ -18,7 +18,7 @@ use crate::api::query::file::FileQuery;
 use crate::api::query::finder::{FinderForm, FinderQuery};
 use crate::api::query::search::SearchQuery;
 use crate::api::query::{ListQuery, Parameters, QueryError};
-use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, Route, WantedDocument, Window};
+use crate::api::route::{ASSETS, Document, DumpKind, HealthCheck, LimitWindow, Route, WantedDocument};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::edge::limit::refused::UntrustedProxy;
@@ -222,22 +222,22 @@ impl<'a> Incoming<'a> {
     /// The question for the shared limiter; `None`: a limiter of this process decides.
     pub(super) fn shared_wish(&self) -> Option<Wish> {
         match self.window() {
-            Window::Uncounted => None,
-            Window::Pages if self.rules.pages.is_some() => None,
-            Window::Pages | Window::Api => Some(if self.is_preflight { Wish::Peek } else { Wish::Admit }),
+            LimitWindow::Uncounted => None,
+            LimitWindow::Pages if self.rules.pages.is_some() => None,
+            LimitWindow::Pages | LimitWindow::Api => Some(if self.is_preflight { Wish::Peek } else { Wish::Admit }),
         }
     }
 
-    fn window(&self) -> Window {
-        self.routed.as_ref().map_or(Window::Api, |routed| routed.route.window())
+    fn window(&self) -> LimitWindow {
+        self.routed.as_ref().map_or(LimitWindow::Api, |routed| routed.route.window())
     }
 
     /// What the limiter of this process says.
     fn decide(&self, now: Monotonic) -> Decision {
         let limiter = match self.window() {
-            Window::Uncounted => return Decision::Unlimited,
-            Window::Pages => self.rules.pages.as_ref().unwrap_or(&self.rules.limiter),
-            Window::Api => &self.rules.limiter,
+            LimitWindow::Uncounted => return Decision::Unlimited,
+            LimitWindow::Pages => self.rules.pages.as_ref().unwrap_or(&self.rules.limiter),
+            LimitWindow::Api => &self.rules.limiter,
         };
         if self.is_preflight { limiter.peek(self.client, now) } else { limiter.admit(self.client, now) }
     }

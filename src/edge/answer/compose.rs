@@ -42,7 +42,7 @@ pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit,
 /// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
 pub struct ConstantHeaders {
-    /// The fields of each [`Shape`]; those of replies by coding.
+    /// The fields of each [`AnswerShape`]; those of replies by coding.
     any: Block,
     not_modified: Block,
     replies: [Block; 4],
@@ -131,7 +131,7 @@ pub struct Answer {
     /// The status.
     pub status: StatusCode,
     /// Which constant fields it has.
-    pub(super) shape: Shape,
+    pub(super) shape: AnswerShape,
     /// The reply that it repeats, with further fields, and the length of the body unless it is a 304.
     pub(super) found: Option<(FromSnapshot, Option<usize>)>,
     /// Fields that were made for it.
@@ -152,7 +152,7 @@ pub struct Answer {
 
 /// The constant fields of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum AnswerShape {
     /// Those of every answer.
     Any,
     /// Those of a 304 to a reply.
@@ -161,7 +161,7 @@ pub(super) enum Shape {
     Reply(Coding),
 }
 
-impl Shape {
+impl AnswerShape {
     /// Its fields, but for those of every answer.
     fn put(self, cache_control: HeaderValue, fields: &mut Fields) {
         match self {
@@ -213,7 +213,7 @@ pub(crate) type Rest = BoxStream<'static, io::Result<Bytes>>;
 impl Answer {
     /// Without a body and without fields of its own.
     pub(super) fn new(status: StatusCode, asked: Asked<'_>, outcome: Outcome) -> Self {
-        let (shape, found, fields, age, id) = (Shape::Any, None, Fields::default(), None, None);
+        let (shape, found, fields, age, id) = (AnswerShape::Any, None, Fields::default(), None, None);
         let (limit, now) = (asked.limit, asked.now.wall);
         Self { status, shape, found, fields, age, limit, id, outcome, now, body: Body::None }
     }
@@ -289,7 +289,7 @@ impl ConstantHeaders {
             let list = HeaderValue::from_str(&admit::names(first, passthrough, last));
             list.unwrap_or_else(|_| HeaderValue::from_static(ALLOW))
         };
-        let block = |shape: Shape| {
+        let block = |shape: AnswerShape| {
             let mut fields = Fields::default();
             shape.put(cache_control.clone(), &mut fields);
             fields.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
@@ -298,9 +298,9 @@ impl ConstantHeaders {
         };
         let codings = [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd];
         Self {
-            any: block(Shape::Any),
-            not_modified: block(Shape::NotModified),
-            replies: codings.map(|coding| block(Shape::Reply(coding))),
+            any: block(AnswerShape::Any),
+            not_modified: block(AnswerShape::NotModified),
+            replies: codings.map(|coding| block(AnswerShape::Reply(coding))),
             cache_control,
             ttl,
             ages,
@@ -321,11 +321,11 @@ impl ConstantHeaders {
     }
 
     /// The fields that are the same in every answer of this shape.
-    pub(super) fn block(&self, shape: Shape) -> &Block {
+    pub(super) fn block(&self, shape: AnswerShape) -> &Block {
         match shape {
-            Shape::Any => &self.any,
-            Shape::NotModified => &self.not_modified,
-            Shape::Reply(coding) => &self.replies[coding as usize],
+            AnswerShape::Any => &self.any,
+            AnswerShape::NotModified => &self.not_modified,
+            AnswerShape::Reply(coding) => &self.replies[coding as usize],
         }
     }
 
@@ -339,16 +339,18 @@ impl ConstantHeaders {
         let mut length = None;
         match asked.precondition(reply.tag.as_ref()) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed()),
-            Precondition::NotModified => (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, Shape::NotModified),
+            Precondition::NotModified => {
+                (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, AnswerShape::NotModified)
+            }
             Precondition::Proceed => {
                 let (coding, variant) = reply.body.variant(asked.coding);
-                answer.shape = Shape::Reply(coding);
+                answer.shape = AnswerShape::Reply(coding);
                 length = Some(variant.body.len());
                 answer.body = Body::of(asked.method, variant.body.clone());
             }
         }
         if asked.provisional {
-            std::mem::replace(&mut answer.shape, Shape::Any)
+            std::mem::replace(&mut answer.shape, AnswerShape::Any)
                 .put(HeaderValue::from_static(NO_STORE), &mut answer.fields);
         }
         answer.age = self.lifetime(ages.then_some(age), asked.provisional);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::download::{Download, NotSelected, Selection};
-use super::write::{Form, Rows};
+use super::write::{RowForm, Rows};
 use super::{DumpError, Dumps, name_of, tag_of};
 use crate::data::snapshot::pointer::Snapshot;
 use crate::protocol::precondition::EntityTag;
@@ -45,7 +45,7 @@ impl Dumps {
             let edition = state.edition()?;
             let tag = tag_of(name_of(&format!("changes {since} {next} {} {edition}", dataset.id)), true);
             let tag = tag.map_err(DumpError::from)?;
-            let form = Form::Changes { added: positions.len(), next };
+            let form = RowForm::Changes { added: positions.len(), next };
             positions.append(&mut changed);
             let all = Selection {
                 published: published.clone(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::coded::Encoder;
-use super::write::{Form, Rows};
+use super::write::{RowForm, Rows};
 use super::{DumpError, Dumps, DumpsState, name_of, tag_of};
 use crate::api::listing::ListingId;
 use crate::api::query::file::FileQuery;
@@ -109,7 +109,7 @@ pub(super) struct Selection {
     pub rows: Rows,
     /// Listings that are not in the snapshot any more; they come after the others.
     pub removed: Vec<ListingId>,
-    pub form: Form,
+    pub form: RowForm,
     pub has_details: bool,
     /// The name of the file, under which its pieces are shared; `None`: nobody else asks for it.
     pub name: Option<u128>,
@@ -188,7 +188,7 @@ impl Chosen {
                 all
             } else {
                 let (dataset, details) = (&published.dataset, &state.details);
-                let form = Form::of(kind, dataset, &rows, details, bom)?;
+                let form = RowForm::of(kind, dataset, &rows, details, bom)?;
                 let (removed, has_details) = (Vec::new(), kind.has_details());
                 let all = Selection { published, rows, removed, form, has_details, name: Some(name), _held: None };
                 let all = Arc::new(all);

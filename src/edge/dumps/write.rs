@@ -49,7 +49,7 @@ impl Rows {
 }
 
 /// How a snapshot, or a part of it, becomes text, piece by piece.
-pub(crate) enum Form {
+pub(crate) enum RowForm {
     Lines,
     Details,
     Table(Columns),
@@ -61,7 +61,7 @@ pub(crate) enum Form {
     },
 }
 
-impl Form {
+impl RowForm {
     /// That of these rows.
     pub(super) fn of(
         kind: DumpKind,
@@ -165,7 +165,7 @@ pub(crate) fn size(kind: DumpKind, dataset: &Dataset, details: &Details) -> Resu
     let all = dataset.len();
     let positions: Vec<u32> = (0..all as u32).step_by(all.div_ceil(LOOKED_AT).max(1)).collect();
     let rows = Rows::These(positions.into());
-    let form = Form::of(kind, dataset, &rows, details, false)?;
+    let form = RowForm::of(kind, dataset, &rows, details, false)?;
     let ids = rows.iter().filter(|_| kind.has_details());
     let ids: Vec<ListingId> = ids.map(|position| dataset.content.summaries[position as usize].id).collect();
     let mut bodies = details.bodies(&ids);

@@ -14,7 +14,7 @@ use crate::data::snapshot::pointer::Snapshot;
 use crate::protocol::excerpt;
 
 use super::detail::plain;
-use super::room::{MOST_OF_A_TEXT, Room};
+use super::room::{MOST_OF_A_TEXT, PageRoom};
 use super::tiles::state_named;
 
 /// The most terms that a word may mean.
@@ -56,7 +56,7 @@ pub(super) struct PageFacts<'a> {
     pub confirmed: Option<String>,
     pub credit: Credit,
     /// For all texts of the data on the page.
-    pub room: Room,
+    pub room: PageRoom,
     /// By slug, of each kind.
     labels: [OnceCell<HashMap<&'a str, &'a str>>; 3],
 }
@@ -65,7 +65,7 @@ impl<'a> PageFacts<'a> {
     /// The facts of a snapshot.
     pub(super) fn of(published: &'a Snapshot) -> Self {
         let confirmed = json::string(&published.generated_at).map(Cow::into_owned);
-        let room = Room::default();
+        let room = PageRoom::default();
         Self {
             dataset: &published.dataset,
             confirmed,
@@ -176,7 +176,7 @@ impl<'a> PageFacts<'a> {
 }
 
 impl Credit {
-    fn of(published: &Snapshot, room: &Room) -> Self {
+    fn of(published: &Snapshot, room: &PageRoom) -> Self {
         let envelope = &published.dataset.content.envelope;
         let text = |name| envelope.carried(name).and_then(json::string).map(Cow::into_owned);
         let attribution = envelope.carried("attribution").and_then(words).map(|words| room.text(&words).into_owned());

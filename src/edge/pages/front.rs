@@ -14,7 +14,7 @@ use crate::words::{bytes, grouped};
 
 use super::facts::{PageFacts, TermFact};
 use super::layout::{self, NavigationItem, bar, example, instant, page};
-use super::room::Room;
+use super::room::PageRoom;
 use super::tiles::{escaped, tiles};
 use super::{Material, Pages, Site};
 
@@ -191,7 +191,7 @@ fn charts(facts: &PageFacts<'_>) -> Markup {
     }
 }
 
-fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64, room: &Room) -> Markup {
+fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64, room: &PageRoom) -> Markup {
     html! {
         ul .bars {
             @for term in terms.iter().take_while(|term| room.takes(BAR + 3 * term.slug.len())) {

@@ -10,7 +10,7 @@ use crate::words::grouped;
 
 use super::Pages;
 use super::facts::{Credit, PageFacts};
-use super::room::{Room, allowed};
+use super::room::{PageRoom, allowed};
 
 /// Scripts with imports, with exports for tests, or with names of their own.
 const MODULES: [&str; 4] = ["age.js", "copy.js", "map.js", "explore.js"];
@@ -127,7 +127,7 @@ pub(super) fn head(
 }
 
 /// The description of a page, also for links that people share (Open Graph); `link` is relative to `public_url`.
-pub(super) fn shared(pages: &Pages, room: &Room, (title, text): (&str, &str), link: &str) -> Markup {
+pub(super) fn shared(pages: &Pages, room: &PageRoom, (title, text): (&str, &str), link: &str) -> Markup {
     let (title, text) = (room.short(title), room.short(text));
     html! {
         meta name="description" content=(text);

@@ -17,7 +17,7 @@ use crate::edge::search::places::Center;
 use crate::words::grouped;
 
 use super::Last;
-use super::room::Room;
+use super::room::PageRoom;
 
 /// The most points of one answer; above that it has counts.
 const MOST: usize = 1_000;
@@ -86,7 +86,7 @@ impl Places {
     }
 
     /// The points of the listings at some positions that a view has, as JSON; counts of them where there are too many.
-    pub(super) fn json(&self, dataset: &Dataset, positions: &[u32], view: Option<Bounds>, room: &Room) -> String {
+    pub(super) fn json(&self, dataset: &Dataset, positions: &[u32], view: Option<Bounds>, room: &PageRoom) -> String {
         let all = self.all(dataset);
         let placed = positions.iter().filter_map(|at| Some((*at, *all.get(*at as usize)?)));
         let mut points: Vec<(u32, Point)> = placed.filter(|(_, point)| *point != NOWHERE).collect();

@@ -15,18 +15,18 @@ const MOST_IN_A_LIST: usize = 200;
 const MOST_OF_A_PAGE: usize = 448 << 10;
 
 /// What is left for the data on a page.
-pub(super) struct Room {
+pub(super) struct PageRoom {
     left: Cell<usize>,
     is_short: Cell<bool>,
 }
 
-impl Default for Room {
+impl Default for PageRoom {
     fn default() -> Self {
         Self { left: Cell::new(MOST_OF_A_PAGE), is_short: Cell::default() }
     }
 }
 
-impl Room {
+impl PageRoom {
     /// Whether there is room for so many bytes, which are taken.
     pub(super) fn takes(&self, bytes: usize) -> bool {
         let left = self.left.get().checked_sub(bytes);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_and_what_does_not_fit_is_left_out() {
-        let room = Room::default();
+        let room = PageRoom::default();
         let long = "é".repeat(MOST_OF_A_TEXT);
         assert_eq!(room.text("short"), "short");
         assert!(room.text(&long).len() <= MOST_OF_A_TEXT && room.text(&long).ends_with("é…"));

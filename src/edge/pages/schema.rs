@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::json;
 use crate::api::listing::ListingId;
-use crate::api::schema::Shape;
+use crate::api::schema::ValueShape;
 use crate::data::details::Details;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
@@ -52,7 +52,7 @@ const OF_DETAILS: [(&str, &str); 7] = [
 /// The shape of some of the values of a snapshot.
 #[derive(Debug)]
 pub(super) struct Seen {
-    shape: Shape,
+    shape: ValueShape,
     /// How many values the snapshot has.
     of: usize,
 }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use crate::words::grouped;
 
 use super::facts::TermFact;
-use super::room::Room;
+use super::room::PageRoom;
 
 /// Name, abbreviation, column and row of each state's tile.
 #[rustfmt::skip]
@@ -45,7 +45,7 @@ pub(super) fn state_named(code: &str) -> Option<&'static str> {
 }
 
 /// A chart of the states as tiles, darker for more listings; each leads to the finder.
-pub(super) fn tiles(states: &[TermFact<'_>], room: &Room) -> Markup {
+pub(super) fn tiles(states: &[TermFact<'_>], room: &PageRoom) -> Markup {
     let most = states.iter().filter_map(|state| state.count).max().unwrap_or(0).max(1);
     let tiles = TILES.iter().filter_map(|(name, code, column, row)| {
         let term = states.iter().find(|term| is_state(term, name))?;

@@ -26,7 +26,7 @@ use super::facts::{PageFacts, is_address};
 use super::layout::{instant, page_below};
 use super::map;
 use super::places::place;
-use super::room::{MOST_OF_A_TEXT, Room};
+use super::room::{MOST_OF_A_TEXT, PageRoom};
 
 use head::{described, where_it_is};
 use surroundings::surroundings;
@@ -123,7 +123,7 @@ pub(super) fn page(pages: &Pages, published: &Snapshot, summary: &Summary, detai
     )
 }
 
-fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown, room: &Room) -> VenueFacts<'a> {
+fn shown<'a>(published: &Snapshot, summary: &'a Summary, detail: &'a DetailShown, room: &PageRoom) -> VenueFacts<'a> {
     let summary = std::str::from_utf8(&summary.raw).unwrap_or_default();
     let text = match detail {
         DetailShown::Mirrored(text) => std::str::from_utf8(text).ok(),
@@ -190,7 +190,7 @@ fn addresses(recognised: &Recognised<'_>) -> Vec<String> {
     lines.filter(|line| !line.is_empty() && known.insert(line.clone())).collect()
 }
 
-fn contact(shown: &VenueFacts<'_>, room: &Room) -> Markup {
+fn contact(shown: &VenueFacts<'_>, room: &PageRoom) -> Markup {
     let VenueFacts { venue, recognised, .. } = shown;
     let (addresses, phones) = (addresses(recognised), scalars(recognised, Topic::Phone));
     let websites = scalars(recognised, Topic::Website);
@@ -212,7 +212,7 @@ fn contact(shown: &VenueFacts<'_>, room: &Room) -> Markup {
 }
 
 /// "4.5 of 12 reviews", as the detail spells it, else the summary.
-fn rating(shown: &VenueFacts<'_>, room: &Room) -> Option<String> {
+fn rating(shown: &VenueFacts<'_>, room: &PageRoom) -> Option<String> {
     let number = |topic| {
         let mut values = of(&shown.recognised, topic);
         values.find_map(|value| value.scalar().or_else(|| value.field(&["ratingvalue", "value", "rating"])))
@@ -230,7 +230,7 @@ fn rating(shown: &VenueFacts<'_>, room: &Room) -> Option<String> {
     })
 }
 
-fn hours(recognised: &Recognised<'_>, room: &Room) -> Markup {
+fn hours(recognised: &Recognised<'_>, room: &PageRoom) -> Markup {
     html! {
         @for (number, hours) in of(recognised, Topic::Hours).enumerate() {
             section aria-labelledby={ "hours" (number) } {
@@ -255,7 +255,7 @@ fn day(name: &str) -> Option<&'static str> {
     DAYS.into_iter().find(|day| (2..=9).contains(&name.len()) && day.to_lowercase().starts_with(&name))
 }
 
-fn images(recognised: &Recognised<'_>, room: &Room) -> Markup {
+fn images(recognised: &Recognised<'_>, room: &PageRoom) -> Markup {
     let images = addressed(scalars(recognised, Topic::Images)).take(MOST_IMAGES);
     let images: Vec<&str> = images.filter(|image| room.fits(image)).collect();
     let words = of(recognised, Topic::Images).filter(|value| !value.scalars().iter().any(|(_, text)| is_address(text)));
@@ -275,7 +275,7 @@ fn images(recognised: &Recognised<'_>, room: &Room) -> Markup {
     }
 }
 
-fn reviews(recognised: &Recognised<'_>, room: &Room) -> Markup {
+fn reviews(recognised: &Recognised<'_>, room: &PageRoom) -> Markup {
     let mut reviews: Vec<&Value<'_>> = Vec::new();
     for found in of(recognised, Topic::Reviews) {
         match found {
@@ -296,7 +296,7 @@ fn reviews(recognised: &Recognised<'_>, room: &Room) -> Markup {
 }
 
 /// Any value: objects as lists of names and values, arrays as lists.
-fn value(shown: &Value<'_>, depth: usize, room: &Room) -> Markup {
+fn value(shown: &Value<'_>, depth: usize, room: &PageRoom) -> Markup {
     if depth > DEEPEST || !room.takes(NODE) {
         return html! { "(more in the JSON)" };
     }
@@ -323,7 +323,7 @@ fn joined(numbers: &Value<'_>) -> String {
 }
 
 /// A text, as a link if it is an address.
-fn linked(text: &str, room: &Room) -> Markup {
+fn linked(text: &str, room: &PageRoom) -> Markup {
     html! {
         @if is_address(text) && room.fits(text) {
             a href=(text) rel="nofollow noreferrer" { (room.text(text)) }

@@ -20,7 +20,7 @@ use crate::tasks::single_flight::{Leader, Role};
 use super::Proxy;
 use super::fetch::Fetch;
 use super::question::{
-    Flight, Landing, PassError, Passed, Question, and_these, flight, for_everybody, is_failure, names, told,
+    FetchOutcome, Flight, PassError, Passed, Question, and_these, flight, for_everybody, is_failure, names, told,
 };
 
 /// How often a client waits for the fetch of another client although the answer then does not fit its own request.
@@ -128,7 +128,7 @@ impl Proxy {
     async fn first(
         &self,
         fetch: Fetch,
-        ticket: Leader<Flight, Landing>,
+        ticket: Leader<Flight, FetchOutcome>,
         at_hand: Option<Arc<Stored>>,
         selectable: &HeaderMap,
         interim: Option<Listener>,
@@ -168,14 +168,14 @@ impl Proxy {
     }
 
     /// What a client makes of another's fetch; `None`: no result within its time. `may_wait`: it has time left to wait.
-    fn shared(&self, landed: Option<Landing>, fetch: &mut Fetch, selectable: &HeaderMap, may_wait: bool) -> Turn {
+    fn shared(&self, landed: Option<FetchOutcome>, fetch: &mut Fetch, selectable: &HeaderMap, may_wait: bool) -> Turn {
         let known = fetch.question.is_known();
         let forwarded = |fwd_status, stored| Forwarded { fwd_status, stored, collapsed: true };
         match landed {
-            Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
+            Some(FetchOutcome::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
                 Turn::Served(Ok(Passed::Stored { stored, outcome: (fetch.why)(forwarded(fwd_status, true)) }))
             }
-            Some(Landing::Arriving { head, selecting, tap })
+            Some(FetchOutcome::Arriving { head, selecting, tap })
                 if selecting.matches(selectable)
                     && let Some(body) = tap.reader() =>
             {
@@ -184,26 +184,26 @@ impl Proxy {
                 Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
             }
             // This answer is not for the request; what answers vary by is known now.
-            Some(Landing::Kept(stored, _)) => {
+            Some(FetchOutcome::Kept(stored, _)) => {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), stored.selecting.names().cloned());
                 fetch.is_seen = true;
                 Turn::OfOthers
             }
-            Some(Landing::Arriving { selecting, .. }) => {
+            Some(FetchOutcome::Arriving { selecting, .. }) => {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), selecting.names().cloned());
                 fetch.is_seen = true;
                 Turn::OfOthers
             }
-            Some(Landing::Failed(AskError::Spent(_))) => Turn::Refused,
+            Some(FetchOutcome::Failed(AskError::Spent(_))) => Turn::Refused,
             None if may_wait => Turn::Again,
-            Some(Landing::Failed(error)) => Turn::Served(self.stale_or(known, fetch.kept.take(), error)),
-            Some(Landing::FailedFor(error, said))
+            Some(FetchOutcome::Failed(error)) => Turn::Served(self.stale_or(known, fetch.kept.take(), error)),
+            Some(FetchOutcome::FailedFor(error, said))
                 if *said == told(&fetch.question, &self.0.config.allowed, &fetch.names) =>
             {
                 Turn::Served(self.stale_or(known, fetch.kept.take(), error))
             }
-            Some(Landing::Personal | Landing::FailedFor(..)) => Turn::OfOthers,
-            Some(Landing::Private) => Turn::Alone,
+            Some(FetchOutcome::Personal | FetchOutcome::FailedFor(..)) => Turn::OfOthers,
+            Some(FetchOutcome::Private) => Turn::Alone,
             // Others wait for a slow answer, which for an unknown path may be for one of them alone: waiting is over.
             None if !known && !fetch.kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) => {
                 fetch.asker.patience = Some(Duration::ZERO);

@@ -17,7 +17,7 @@ use crate::protocol::cache_status::{CacheOutcome, Forwarded};
 use crate::protocol::caching::{Allowed, Purpose, Vary, end_to_end, invalidated, missed, onward};
 
 use super::question::{
-    Endpoint, Head, Landing, Passed, Question, Waiting, and_these, failed_for, is_of_another, sent,
+    Endpoint, FetchOutcome, Head, Passed, Question, Waiting, and_these, failed_for, is_of_another, sent,
     tells_of_the_resource, told,
 };
 use super::spool::Spool;
@@ -79,8 +79,8 @@ impl Proxy {
                 Ok((stored, fwd_status, is_kept)) => {
                     inner.failures.answered(key);
                     if let Some(waiting) = waiting {
-                        let kept = Landing::Kept(stored.clone(), fwd_status);
-                        waiting.land(if is_kept { kept } else { Landing::Private });
+                        let kept = FetchOutcome::Kept(stored.clone(), fwd_status);
+                        waiting.land(if is_kept { kept } else { FetchOutcome::Private });
                     }
                     let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed: false };
                     return Ok(Passed::Stored { stored, outcome: why(forwarded) });

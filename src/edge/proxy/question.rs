@@ -154,7 +154,7 @@ pub(super) type Flight = (Key, Selecting);
 
 /// The result of a fetch for the clients that joined it.
 #[derive(Clone, Debug)]
-pub(super) enum Landing {
+pub(super) enum FetchOutcome {
     /// A cached answer.
     Kept(Arc<Stored>, u16),
     /// An answer to be cached, while it arrives.
@@ -170,7 +170,7 @@ pub(super) enum Landing {
 }
 
 /// The clients that wait for a fetch; `None` when it is for one client alone.
-pub(super) type Waiting = Option<Leader<Flight, Landing>>;
+pub(super) type Waiting = Option<Leader<Flight, FetchOutcome>>;
 
 /// The flight of requests with these values in the fields that answers vary by.
 pub(super) fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
@@ -178,11 +178,11 @@ pub(super) fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) ->
 }
 
 /// A failure for waiting clients: that of a request with fields of its own may be due to them.
-pub(super) fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> Landing {
+pub(super) fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> FetchOutcome {
     if bare || matches!(error, AskError::Spent(_)) {
-        return Landing::Failed(error);
+        return FetchOutcome::Failed(error);
     }
-    Landing::FailedFor(error, Arc::new(said()))
+    FetchOutcome::FailedFor(error, Arc::new(said()))
 }
 
 /// Whether the origin failed, so that a stale answer may stand in.

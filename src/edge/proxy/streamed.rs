@@ -24,7 +24,7 @@ use crate::protocol::caching::{
 
 use super::fetch::Fetch;
 use super::question::{
-    Head, Landing, Passed, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told,
+    FetchOutcome, Head, Passed, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told,
 };
 use super::spool::Spool;
 use super::{AMBIGUOUS_FOR, LARGE, PRIVATE_FOR, Proxy};
@@ -88,9 +88,9 @@ impl Proxy {
             }
             if let Some(waiting) = waiting {
                 waiting.land(match keeps {
-                    _ if is_kept => Landing::Kept(stored.clone(), 304),
-                    Keeps::Private => Landing::Private,
-                    Keeps::Kept | Keeps::Personal => Landing::Personal,
+                    _ if is_kept => FetchOutcome::Kept(stored.clone(), 304),
+                    Keeps::Private => FetchOutcome::Private,
+                    Keeps::Kept | Keeps::Personal => FetchOutcome::Personal,
                 });
             }
             let forwarded = Forwarded { fwd_status: 304, stored: is_kept, collapsed: false };
@@ -256,8 +256,8 @@ impl Proxy {
                         let said = || told(question, &self.0.config.allowed, names);
                         failed_for(said, failure(question, &arrived), tells)
                     }
-                    Keeps::Personal => Landing::Personal,
-                    Keeps::Kept | Keeps::Private => Landing::Private,
+                    Keeps::Personal => FetchOutcome::Personal,
+                    Keeps::Kept | Keeps::Private => FetchOutcome::Private,
                 });
             }
         } else if let Some(waiting) = &waiting {
@@ -266,7 +266,7 @@ impl Proxy {
                 // this one begin another fetch.
                 waiting.close();
             }
-            waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
+            waiting.land(FetchOutcome::Arriving { head: head.clone(), selecting, tap });
         }
         let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asking, tells });
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
@@ -325,7 +325,7 @@ impl Proxy {
                     if let Some(keeping) = keeping.take() {
                         let is_private = !fits && self.too_large(&keeping.key, keeping.tells) == Keeps::Private;
                         if let Some(waiting) = waiting.take() {
-                            waiting.end(if is_private { Landing::Private } else { Landing::Personal });
+                            waiting.end(if is_private { FetchOutcome::Private } else { FetchOutcome::Personal });
                         }
                     }
                     if spool.pass(piece).await.is_err() {

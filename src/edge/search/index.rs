@@ -20,7 +20,7 @@ use super::places::{Center, NO_MATCH, Places, around};
 use super::plan::{Plan, PlannedWord};
 use super::ranks::{Part, each_match, each_match_mut};
 use super::states;
-use super::words::{Allowance, Field, Occurrence, TooManyWords, WordCollector, Words};
+use super::words::{Allowance, ListingField, Occurrence, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
 const MOST_OF_A_FIELD: usize = 4096;
@@ -93,8 +93,8 @@ impl SearchIndex {
             let other = states::other_name(&state).unwrap_or_default();
             let city = venue.city.as_deref().unwrap_or_default();
             let (city, sport, shown) = (read(city), read(sport), read(sports.get(sport).unwrap_or(&"")));
-            let texts = [(&*city, Field::City), (&*state, Field::State), (other, Field::State)];
-            for (text, field) in texts.into_iter().chain([&*sport, &*shown].map(|text| (text, Field::Sport))) {
+            let texts = [(&*city, ListingField::City), (&*state, ListingField::State), (other, ListingField::State)];
+            for (text, field) in texts.into_iter().chain([&*sport, &*shown].map(|text| (text, ListingField::Sport))) {
                 each_word(text, true, |word| collector.add(word, field));
             }
             collector.end_listing();
@@ -311,16 +311,16 @@ fn facets(dataset: &Dataset, ranks: &[Rank]) -> Facets {
 /// Adds the words of a name; returns how many different ones it has.
 fn collect_name(collector: &mut WordCollector, name: &str) -> u8 {
     let name = read(name);
-    let (mut words, mut field) = (HashSet::new(), Field::NameStart);
+    let (mut words, mut field) = (HashSet::new(), ListingField::NameStart);
     each_word(&name, false, |word| _ = !is_filler(word) && words.insert(Box::<str>::from(word)));
     let count = u8::try_from(words.len()).unwrap_or(u8::MAX);
     each_word(&name, true, |word| {
         let is_filler = is_filler(word) && count > 0;
-        collector.add(word, if is_filler { Field::Name } else { field });
+        collector.add(word, if is_filler { ListingField::Name } else { field });
         // Of words without spaces between them, any may be meant.
         let ends = word.char_indices().skip(1).filter(|(_, letter)| is_unspaced(*letter));
-        ends.take(MOST_ENDS).for_each(|(at, _)| collector.add(&word[at..], Field::Name));
-        field = if is_filler { field } else { Field::Name };
+        ends.take(MOST_ENDS).for_each(|(at, _)| collector.add(&word[at..], ListingField::Name));
+        field = if is_filler { field } else { ListingField::Name };
     });
     count
 }

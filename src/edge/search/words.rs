@@ -72,7 +72,7 @@ pub(super) type Matching = Vec<(Range<usize>, Match)>;
 
 /// A field of a listing that has a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Field {
+pub(super) enum ListingField {
     /// The beginning of the name.
     NameStart,
     Name,
@@ -107,8 +107,8 @@ impl Occurrence {
     /// The occurrence of a word in these fields of a listing, in order.
     pub(super) fn within(mut fields: impl Iterator<Item = u32>) -> Self {
         let mut last = fields.next().unwrap_or_default();
-        let place = last.min(Field::City as u32) as u8;
-        let is_name = |field: u32| field <= Field::Name as u32;
+        let place = last.min(ListingField::City as u32) as u8;
+        let is_name = |field: u32| field <= ListingField::Name as u32;
         let is_repeated = fields.any(|field| {
             let differs = field != last && !(is_name(field) && is_name(last));
             last = field;
@@ -151,7 +151,7 @@ pub(super) struct WordCollector {
 
 impl WordCollector {
     /// Adds a word of the listing that comes next.
-    pub(super) fn add(&mut self, word: &str, field: Field) {
+    pub(super) fn add(&mut self, word: &str, field: ListingField) {
         let known = self.numbers.get(word).copied();
         let number = known.unwrap_or_else(|| {
             // Checked at the end.
@@ -399,7 +399,8 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const FIELDS: [Field; 5] = [Field::NameStart, Field::Name, Field::City, Field::State, Field::Sport];
+    const FIELDS: [ListingField; 5] =
+        [ListingField::NameStart, ListingField::Name, ListingField::City, ListingField::State, ListingField::Sport];
 
     fn collected(listings: &[Vec<(String, usize)>]) -> Words {
         let mut collector = WordCollector::default();

@@ -30,7 +30,7 @@ use crate::protocol::problem::Problem;
 use crate::tasks::at_once;
 
 use super::connections::Connection;
-use super::request_head::Unread;
+use super::request_head::UnreadHead;
 use super::write::{Ahead, Broken};
 use super::{Incoming, Public, request_head, view, write};
 
@@ -57,7 +57,7 @@ struct Http1<'a, 'n> {
 }
 
 /// A head, or why there is none.
-type Head = Result<BytesMut, Unread>;
+type Head = Result<BytesMut, UnreadHead>;
 
 /// A connection between two requests, and the first bytes of the next one.
 type Between = (Stream, Option<BytesMut>);
@@ -96,11 +96,11 @@ impl Http1<'_, '_> {
     ) -> Result<Option<Between>, Broken> {
         let then = match self.wait_for_head(&mut stream, begun, patience).await {
             Some(Ok(head)) => self.answer(stream, head).await?,
-            Some(Err(Unread::Refused(refusal))) => {
+            Some(Err(UnreadHead::Refused(refusal))) => {
                 tracing::debug!(?refusal, "a request head was refused");
                 self.refuse(stream, refusal).await?
             }
-            Some(Err(Unread::Gone)) | None => Then::Close(stream),
+            Some(Err(UnreadHead::Gone)) | None => Then::Close(stream),
         };
         let (lingers, mut stream) = match then {
             Then::Next(next) => return Ok(Some(next)),

@@ -18,14 +18,14 @@ const FIRST: usize = 2048;
 
 /// Why there is no head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum UnreadHead {
     /// The connection ended, or broke.
     Gone,
     /// The client gets this answer.
     Refused(Problem),
 }
 
-impl From<Problem> for Unread {
+impl From<Problem> for UnreadHead {
     fn from(problem: Problem) -> Self {
         Self::Refused(problem)
     }
@@ -33,7 +33,7 @@ impl From<Problem> for Unread {
 
 /// Reads the next head, and perhaps bytes after it. `begun`: bytes that arrived with the request before. It holds at
 /// most twice the bound. There is no deadline.
-pub async fn read(stream: &mut (impl AsyncRead + Unpin), begun: Option<BytesMut>) -> Result<BytesMut, Unread> {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin), begun: Option<BytesMut>) -> Result<BytesMut, UnreadHead> {
     let mut scan = Scan::default();
     let mut buffer = begun.unwrap_or_else(|| BytesMut::with_capacity(FIRST));
     let mut is_whole = !buffer.is_empty() && scan.go_on(&buffer)?;
@@ -42,7 +42,7 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin), begun: Option<BytesMut>
             buffer.reserve(FIRST.max(buffer.len()));
         }
         match stream.read_buf(&mut buffer).await {
-            Ok(0) | Err(_) => return Err(Unread::Gone),
+            Ok(0) | Err(_) => return Err(UnreadHead::Gone),
             Ok(_) => is_whole = scan.go_on(&buffer)?,
         }
     }

@@ -125,7 +125,7 @@ const MOST: usize = 1 << 17;
 
 /// One decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     /// The client.
     pub key: ClientKey,
     /// Its id.
@@ -139,12 +139,12 @@ pub(super) struct Entry {
 /// Entries, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<JournalEntry>,
     forgotten: u64,
 }
 
 impl Journal {
-    pub(super) fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: JournalEntry) {
         if self.entries.len() >= MOST {
             self.entries.pop_front();
             self.forgotten += 1;
@@ -153,14 +153,14 @@ impl Journal {
     }
 
     /// Takes up to `most` of the oldest entries that still matter.
-    pub(super) fn take(&mut self, most: usize, now: Monotonic) -> Vec<Entry> {
+    pub(super) fn take(&mut self, most: usize, now: Monotonic) -> Vec<JournalEntry> {
         let window = Duration::from_secs(u64::from(WINDOW_SECONDS));
         let taken = self.entries.drain(..most.min(self.entries.len()));
         taken.filter(|entry| now.since(entry.at) < window).collect()
     }
 
     /// Gives back entries that could not be reported.
-    fn put_back(&mut self, entries: Vec<Entry>) {
+    fn put_back(&mut self, entries: Vec<JournalEntry>) {
         for entry in entries.into_iter().rev() {
             self.entries.push_front(entry);
         }
@@ -185,8 +185,8 @@ impl Journal {
 }
 
 /// Entries by client.
-pub(super) fn by_client(entries: &[Entry]) -> HashMap<ClientKey, Vec<&Entry>> {
-    let mut clients: HashMap<ClientKey, Vec<&Entry>> = HashMap::new();
+pub(super) fn by_client(entries: &[JournalEntry]) -> HashMap<ClientKey, Vec<&JournalEntry>> {
+    let mut clients: HashMap<ClientKey, Vec<&JournalEntry>> = HashMap::new();
     for entry in entries {
         clients.entry(entry.key).or_default().push(entry);
     }
@@ -266,10 +266,10 @@ mod tests {
 mod journal_tests {
     use super::*;
 
-    fn entry(number: u64, second: u64) -> Entry {
+    fn entry(number: u64, second: u64) -> JournalEntry {
         let mut id = [0; 16];
         id[8..].copy_from_slice(&number.to_be_bytes());
-        Entry { key: ClientKey::default(), id, at: Monotonic::from_seconds(second), withdrawn: false }
+        JournalEntry { key: ClientKey::default(), id, at: Monotonic::from_seconds(second), withdrawn: false }
     }
 
     #[test]

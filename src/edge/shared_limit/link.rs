@@ -27,7 +27,7 @@ use crate::origin::trust::tls;
 use crate::protocol::excerpt::Excerpt;
 
 use super::bounded::Bounded;
-use super::keeper::{Entry, by_client};
+use super::keeper::{JournalEntry, by_client};
 use super::{ADMIT, Id, REPLAY};
 
 /// The beginning of each key.
@@ -157,7 +157,7 @@ impl Link {
 
     /// Reports decisions that were made without Redis; returns how many it did not take, because their clients' keys
     /// are of no use.
-    pub(super) async fn replay(&self, entries: &[Entry], now: Monotonic) -> Result<u64, Lost> {
+    pub(super) async fn replay(&self, entries: &[JournalEntry], now: Monotonic) -> Result<u64, Lost> {
         let mut refused = 0;
         for (key, entries) in by_client(entries) {
             let name = name(key);

@@ -96,10 +96,10 @@ fn it_names_what_belongs_to_it_and_nothing_else() {
     for bundle in head.chain() {
         assert!(head.names(&bundle.key()) && head.names(&bundle.key().signature()));
     }
-    assert!(head.names(&Key::Head) && head.names(&Key::Journal(hash(77).short())));
-    assert!(!head.names(&Key::Journal(hash(78).short())));
-    assert!(!head.names(&Key::Delta(hash(10).short(), hash(12).short())));
-    assert!(!head.names(&Key::Full(snapshot_id(2), hash(10).short())));
+    assert!(head.names(&ObjectKey::Head) && head.names(&ObjectKey::Journal(hash(77).short())));
+    assert!(!head.names(&ObjectKey::Journal(hash(78).short())));
+    assert!(!head.names(&ObjectKey::Delta(hash(10).short(), hash(12).short())));
+    assert!(!head.names(&ObjectKey::Full(snapshot_id(2), hash(10).short())));
 }
 
 #[test]
@@ -213,7 +213,7 @@ proptest! {
         if let Ok(text) = String::from_utf8(text)
             && let Ok(read) = Head::read_unverified(&file_of(&text, None))
         {
-            prop_assert!(read.chain().all(|bundle| Key::parse(&bundle.key().to_string()).is_some()));
+            prop_assert!(read.chain().all(|bundle| ObjectKey::parse(&bundle.key().to_string()).is_some()));
             prop_assert_eq!(Head::read_unverified(&read.to_file(None).unwrap()).unwrap(), read);
         }
     }

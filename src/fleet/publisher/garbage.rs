@@ -18,8 +18,8 @@ use super::plan::{Chain, FULL_EVERY_MS};
 use super::status::PublishError;
 use crate::data::store::nameless;
 use crate::fleet::head::{FileHash, Head};
-use crate::fleet::keys::Key;
-use crate::fleet::place::{Listed, Place, PlaceError};
+use crate::fleet::keys::ObjectKey;
+use crate::fleet::prefix::{Listed, Prefix, PrefixError};
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 
@@ -36,11 +36,11 @@ const MOST_FAILURES: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chores {
     /// Objects of our chain that other publishers may remove soon, because they are old.
-    pub renew: Vec<Key>,
+    pub renew: Vec<ObjectKey>,
     /// Old objects that no head names.
-    pub remove: Vec<Key>,
+    pub remove: Vec<ObjectKey>,
     /// Objects of our chain that are missing, or have another length.
-    pub lost: Vec<Key>,
+    pub lost: Vec<ObjectKey>,
     /// Objects of our chain whose present version was not read back yet.
     pub doubts: Vec<Doubt>,
 }
@@ -52,14 +52,14 @@ pub(super) fn chores(
     listed: &[Listed],
     own: &Chain,
     stored: &Head,
-    good: &HashMap<Key, Option<String>>,
+    good: &HashMap<ObjectKey, Option<String>>,
     keep_ms: i64,
 ) -> Chores {
-    let Some(now_ms) = listed.iter().find(|object| object.key == Key::Head).map(|head| head.modified_ms) else {
+    let Some(now_ms) = listed.iter().find(|object| object.key == ObjectKey::Head).map(|head| head.modified_ms) else {
         return Chores::default();
     };
     let age = |object: &Listed| now_ms.saturating_sub(object.modified_ms);
-    let by_key: HashMap<&Key, &Listed> = listed.iter().map(|object| (&object.key, object)).collect();
+    let by_key: HashMap<&ObjectKey, &Listed> = listed.iter().map(|object| (&object.key, object)).collect();
     let mut chores = Chores::default();
     for (key, file) in own.objects() {
         let Some(object) = by_key.get(&key).filter(|object| object.bytes == file.bytes) else {
@@ -74,7 +74,7 @@ pub(super) fn chores(
         }
     }
     let own = &own.head;
-    let needed = |key: &Key| own.names(key) || stored.names(key);
+    let needed = |key: &ObjectKey| own.names(key) || stored.names(key);
     chores.remove = listed
         .iter()
         .filter(|object| age(object) > keep_ms && !needed(&object.key))
@@ -86,7 +86,7 @@ pub(super) fn chores(
 /// An object that is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Doubt {
-    pub key: Key,
+    pub key: ObjectKey,
     /// Its version in the list; `None`: the store shows none.
     pub tag: Option<String>,
     /// What was written.
@@ -101,7 +101,7 @@ impl Doubt {
 }
 
 /// The result of reading an object: whether it is what was written, or why it could not be read.
-type ReadResult = (Doubt, Result<bool, PlaceError>);
+type ReadResult = (Doubt, Result<bool, PrefixError>);
 
 /// What the checks have found.
 #[derive(Debug, Default)]
@@ -119,15 +119,15 @@ pub(super) struct Checks {
 #[derive(Debug, Default)]
 pub(super) struct ReadBack {
     /// By object, the version that was read and found equal to what was written: it needs no reading now.
-    pub good: HashMap<Key, Option<String>>,
+    pub good: HashMap<ObjectKey, Option<String>>,
     /// The objects that could not be read when they were last tried.
-    unread: HashSet<Key>,
+    unread: HashSet<ObjectKey>,
     reading: Option<JoinHandle<Vec<ReadResult>>>,
 }
 
 impl ReadBack {
     /// Begins to read, unless it is reading already.
-    pub(super) fn begin(&mut self, place: &Place, mut doubts: Vec<Doubt>) {
+    pub(super) fn begin(&mut self, place: &Prefix, mut doubts: Vec<Doubt>) {
         if self.reading.is_some() || doubts.is_empty() {
             return;
         }
@@ -173,7 +173,7 @@ impl ReadBack {
 
     /// The objects of this chain that turned out not to be what was written. What cannot be read now is read another
     /// time.
-    pub(super) async fn judge(&mut self, own: &Chain) -> Vec<Key> {
+    pub(super) async fn judge(&mut self, own: &Chain) -> Vec<ObjectKey> {
         let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) else { return Vec::new() };
         let verdicts = match reading.await {
             Ok(verdicts) => verdicts,
@@ -282,7 +282,7 @@ impl Publisher {
     }
 
     /// Notes objects of the chain that are lost. A full bundle follows.
-    fn breaks(&mut self, lost: &[Key]) {
+    fn breaks(&mut self, lost: &[ObjectKey]) {
         for key in lost {
             tracing::warn!(
                 url = self.whose.url,
@@ -304,7 +304,7 @@ impl Publisher {
     }
 
     /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.
-    async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
+    async fn renew(&self, key: &ObjectKey) -> Result<bool, PublishError> {
         let Some(own) = &self.chain else { return Ok(true) };
         let Some((_, known)) = own.objects().find(|(own, _)| own == key) else { return Ok(true) };
         let data_dir = self.data_dir.clone();

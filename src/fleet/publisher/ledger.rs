@@ -19,14 +19,14 @@ const LEDGER: &str = "published";
 #[derive(Serialize, Deserialize)]
 struct LedgerText {
     #[serde(flatten)]
-    whose: Whose,
+    whose: ChainOwner,
     #[serde(flatten)]
     chain: Chain,
 }
 
 /// The object store of a chain, and the key that signed it: a chain does not continue in another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Whose {
+pub(super) struct ChainOwner {
     /// The address of the object store.
     pub url: String,
     /// The id of the key that signs; `None`: nothing is signed.
@@ -78,7 +78,7 @@ pub(crate) fn release(store: &Store, clock: WallTime) -> Result<bool, StoreError
 
 /// Reads the ledger: the highest number of a head ever used for this object store, and the chain if it can be
 /// continued.
-pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Chain>), StoreError> {
+pub(super) fn read(store: &Store, whose: &ChainOwner) -> Result<(Option<u64>, Option<Chain>), StoreError> {
     let text = text(store)?.filter(|text| text.whose.url == whose.url);
     let Some(LedgerText { whose: theirs, chain }) = text else { return Ok((None, None)) };
     let sequence = Some(chain.head.sequence);
@@ -92,7 +92,7 @@ pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<
 }
 
 /// Writes the ledger.
-pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain) -> Result<(), StoreError> {
+pub(super) fn write(store: &Store, whose: &ChainOwner, chain: &Chain) -> Result<(), StoreError> {
     let text = LedgerText { whose: whose.clone(), chain: chain.clone() };
     let json = serde_json::to_vec(&text);
     store.put_beside(LEDGER, json.map_err(|error| StoreError::Refused(error.to_string()))?)?;
@@ -139,8 +139,8 @@ mod tests {
         Chain { head, content, evidence, place, full_ms: 1, last_ms: 2, signatures: vec![file] }
     }
 
-    fn whose(url: &str) -> Whose {
-        Whose { url: url.to_owned(), signed_by: Some("A".to_owned()) }
+    fn whose(url: &str) -> ChainOwner {
+        ChainOwner { url: url.to_owned(), signed_by: Some("A".to_owned()) }
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
             write(&store, &ours, &chain).unwrap();
         }
         assert_eq!(store.mark(chain.head.end().digest).unwrap(), None, "its places are others now");
-        let other_key = Whose { signed_by: Some("B".to_owned()), ..ours.clone() };
+        let other_key = ChainOwner { signed_by: Some("B".to_owned()), ..ours.clone() };
         assert_eq!(read(&store, &other_key).unwrap(), (Some(7), None));
         assert_eq!(read(&store, &whose("s3://other")).unwrap(), (None, None));
 

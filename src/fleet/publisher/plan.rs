@@ -17,7 +17,7 @@ use crate::data::snapshots::Snapshots;
 use crate::data::snapshots::export::Unsent;
 use crate::data::store::EpochPlace;
 use crate::fleet::head::{FORMAT, FileHash, Head, MOST_DELTAS, NamedBundle, NamedJournal};
-use crate::fleet::keys::Key;
+use crate::fleet::keys::ObjectKey;
 
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;
@@ -166,7 +166,7 @@ impl Chain {
     }
 
     /// Its objects, each with its length and hash. The small ones are read back first.
-    pub(super) fn objects(&self) -> impl Iterator<Item = (Key, FileHash)> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = (ObjectKey, FileHash)> {
         let bundles = || self.head.chain();
         let journal = &self.head.journal;
         let journal = (journal.key(), FileHash { bytes: journal.bytes, blake3: journal.blake3 });

@@ -12,7 +12,7 @@ use crate::clock::{Monotonic, WallTime};
 use crate::data::bundle::signature::SignatureError;
 use crate::data::snapshots::export::ExportError;
 use crate::data::store::StoreError;
-use crate::fleet::place::PlaceError;
+use crate::fleet::prefix::PrefixError;
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
@@ -140,7 +140,7 @@ const TEMPORARY: &str = "a temporary file in the data directory";
 pub(super) enum PublishError {
     /// The object store fails.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Prefix(#[from] PrefixError),
     /// The bundle cannot be written.
     #[error("the bundle cannot be written: {0}")]
     Export(#[from] ExportError),
@@ -194,7 +194,7 @@ impl PublishError {
     /// The word for metrics.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
-            Self::Place(error) => error.as_str(),
+            Self::Prefix(error) => error.as_str(),
             Self::Export(_) => "export",
             Self::Signature(_) | Self::NoPassword => "key",
             Self::Store(_) | Self::File(_) => "disk",
@@ -221,7 +221,7 @@ impl PublishError {
 
     /// Whether another publisher has written the head meanwhile.
     pub(super) const fn is_conflict(&self) -> bool {
-        matches!(self, Self::Place(PlaceError::Changed(_)))
+        matches!(self, Self::Prefix(PrefixError::Changed(_)))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::data::snapshot::pointer::SnapshotPointer;
 use crate::data::snapshots::Policy;
 use crate::data::store::{DataDir, States};
 use crate::fleet::head::FileHash;
-use crate::fleet::keys::Key;
+use crate::fleet::keys::ObjectKey;
 
 /// What an object store does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ fn altered(payload: &PutPayload, is_cut: bool) -> PutPayload {
 #[async_trait]
 impl ObjectStore for Liar {
     async fn put_opts(&self, location: &Path, payload: PutPayload, mut opts: PutOptions) -> Result<PutResult> {
-        let key = Key::parse(location.as_ref()).unwrap();
+        let key = ObjectKey::parse(location.as_ref()).unwrap();
         let lie = *self.lie.lock();
         let payload = match (lie, &key) {
             (Some(L::WritesFail), _) => return Self::fails(),
@@ -111,21 +111,20 @@ impl ObjectStore for Liar {
                     implementer: "liar".to_owned(),
                 });
             }
-            (Some(L::LosesHeads), Key::Head) | (Some(L::LosesBundles), Key::Full(..) | Key::Delta(..)) => {
+            (Some(L::LosesHeads), ObjectKey::Head)
+            | (Some(L::LosesBundles), ObjectKey::Full(..) | ObjectKey::Delta(..)) => {
                 return self.store.put(&Path::from("lost"), payload).await;
             }
-            (Some(L::AltersBundles), Key::Full(..) | Key::Delta(..)) | (Some(L::AltersJournals), Key::Journal(_)) => {
-                altered(&payload, false)
-            }
-            (Some(L::CutsBundles), Key::Full(..) | Key::Delta(..)) | (Some(L::CutsHeads), Key::Head) => {
-                altered(&payload, true)
-            }
+            (Some(L::AltersBundles), ObjectKey::Full(..) | ObjectKey::Delta(..))
+            | (Some(L::AltersJournals), ObjectKey::Journal(_)) => altered(&payload, false),
+            (Some(L::CutsBundles), ObjectKey::Full(..) | ObjectKey::Delta(..))
+            | (Some(L::CutsHeads), ObjectKey::Head) => altered(&payload, true),
             _ => payload,
         };
         if lie == Some(L::IgnoresConditions) {
             opts.mode = PutMode::Overwrite;
         }
-        if key == Key::Head && self.store.head(&old()).await.is_err() {
+        if key == ObjectKey::Head && self.store.head(&old()).await.is_err() {
             self.store.put(&old(), payload.clone()).await?;
         }
         let written = self.store.put_opts(location, payload, opts).await;
@@ -137,7 +136,7 @@ impl ObjectStore for Liar {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let is_head = location.as_ref() == Key::Head.to_string();
+        let is_head = location.as_ref() == ObjectKey::Head.to_string();
         match *self.lie.lock() {
             Some(L::ReadsFail) => return Self::fails(),
             Some(L::HidesHeads) if is_head => {
@@ -195,7 +194,7 @@ impl Desk {
         let clock = Clock::system();
         let snapshots = Snapshots::new(store.clone(), SnapshotPointer::default(), policy, clock.clone());
         let details = Details::open(store, Cache::new(1 << 20), snapshots.newest().clone()).unwrap();
-        let place = Place::over(liar.clone());
+        let place = Prefix::over(liar.clone());
         let publisher = Publisher::over(
             place,
             "s3://bucket",
@@ -251,13 +250,13 @@ impl Desk {
         said
     }
 
-    async fn read(&self, key: &Key) -> Option<Bytes> {
+    async fn read(&self, key: &ObjectKey) -> Option<Bytes> {
         self.liar.store.get(&Path::from(key.to_string())).await.ok()?.bytes().await.ok()
     }
 
     /// The head that really lies there.
     async fn head(&self) -> Option<crate::fleet::head::Head> {
-        crate::fleet::head::Head::read_unverified(&self.read(&Key::Head).await?).ok()
+        crate::fleet::head::Head::read_unverified(&self.read(&ObjectKey::Head).await?).ok()
     }
 
     /// Whether the store has all that should lie there.

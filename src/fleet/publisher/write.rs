@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::ledger;
 use super::plan::{self, Chain, NextWrite, Stored, Why};
 use super::status::{ObjectKind, PublishError};
-use super::{Publisher, Standing};
+use super::{HeadOwner, Publisher};
 use crate::clock::{Monotonic, WallTime};
 use crate::data::bundle::signature::Signer;
 use crate::data::snapshot::dataset::Dataset;
@@ -22,8 +22,8 @@ use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshots::export::{Exported, Unsent, lacks_base};
 use crate::data::store::nameless;
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
-use crate::fleet::keys::Key;
-use crate::fleet::place::{PlaceError, PutMode, UpdateVersion, impossible};
+use crate::fleet::keys::ObjectKey;
+use crate::fleet::prefix::{PrefixError, PutMode, UpdateVersion, impossible};
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 use crate::telemetry::findings::{Finding, Kind};
@@ -216,8 +216,8 @@ impl Publisher {
 
     /// Reads the head, each time as a whole: whoever alters it may keep what tells its versions apart.
     pub(super) async fn look(&self) -> Result<InStore, PublishError> {
-        match self.place.read(&Key::Head, head::MOST_BYTES, None).await {
-            Ok(None) | Err(PlaceError::Missing(_)) => Ok(InStore::Missing),
+        match self.place.read(&ObjectKey::Head, head::MOST_BYTES, None).await {
+            Ok(None) | Err(PrefixError::Missing(_)) => Ok(InStore::Missing),
             Ok(Some((file, version))) => {
                 let head = match Head::read(&file, &self.trusted, self.clock.now_wall()) {
                     Ok((head, _key)) => Some(Box::new(head)),
@@ -229,7 +229,7 @@ impl Publisher {
                 };
                 Ok(InStore::Head(head, version))
             }
-            Err(error @ PlaceError::TooLarge { .. }) => {
+            Err(error @ PrefixError::TooLarge { .. }) => {
                 self.disbelieve(&error.to_string());
                 Ok(InStore::Missing)
             }
@@ -243,21 +243,21 @@ impl Publisher {
     pub(super) fn compare(&mut self, found: &InStore) {
         let (mono, wall) = (self.clock.now_mono(), self.clock.now_wall());
         let lost = match (self.standing, &self.chain, found.head()) {
-            (Standing::There, Some(own), Some(found)) => {
+            (HeadOwner::There, Some(own), Some(found)) => {
                 (*found != own.head && found.sequence >= own.head.sequence).then(|| Rival::of(found, mono))
             }
-            (Standing::New | Standing::There, ..) => None,
-            (Standing::Lost(rival), _, Some(found)) if found.sequence > rival.sequence => Some(Rival::of(found, mono)),
-            (Standing::Lost(rival), ..) => Some(rival),
+            (HeadOwner::New | HeadOwner::There, ..) => None,
+            (HeadOwner::Lost(rival), _, Some(found)) if found.sequence > rival.sequence => Some(Rival::of(found, mono)),
+            (HeadOwner::Lost(rival), ..) => Some(rival),
         };
         match lost {
-            Some(rival) if !rival.is_silent(mono, wall) => self.standing = Standing::Lost(rival),
-            Some(_) => (self.chain, self.standing) = (None, Standing::New),
+            Some(rival) if !rival.is_silent(mono, wall) => self.standing = HeadOwner::Lost(rival),
+            Some(_) => (self.chain, self.standing) = (None, HeadOwner::New),
             None => {}
         }
         self.status.lock().rival = match self.standing {
-            Standing::Lost(rival) => Some(rival.sequence),
-            Standing::New | Standing::There => None,
+            HeadOwner::Lost(rival) => Some(rival.sequence),
+            HeadOwner::New | HeadOwner::There => None,
         };
     }
 
@@ -281,8 +281,8 @@ impl Publisher {
             // The condition can only hold where it is ignored: then this is the write, too.
             match self.put(&file, impossible()).await {
                 Ok(()) => (self.has_conditions, is_written) = (Some(false), true),
-                Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => self.has_conditions = Some(true),
-                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {}
+                Err(PrefixError::Changed(_) | PrefixError::Missing(_)) => self.has_conditions = Some(true),
+                Err(PrefixError::Unsupported(_) | PrefixError::Failed(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -300,11 +300,11 @@ impl Publisher {
         Ok(())
     }
 
-    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<(), PlaceError> {
-        let written = match self.place.write(&Key::Head, file.clone(), mode.clone()).await {
+    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<(), PrefixError> {
+        let written = match self.place.write(&ObjectKey::Head, file.clone(), mode.clone()).await {
             // It replaces conditionally and does not create conditionally.
-            Err(PlaceError::Unsupported(_)) if mode == PutMode::Create => {
-                self.place.write(&Key::Head, file.clone(), PutMode::Overwrite).await
+            Err(PrefixError::Unsupported(_)) if mode == PutMode::Create => {
+                self.place.write(&ObjectKey::Head, file.clone(), PutMode::Overwrite).await
             }
             written => written,
         };

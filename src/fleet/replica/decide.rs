@@ -16,7 +16,7 @@ use crate::data::snapshots::SnapshotsError;
 use crate::data::snapshots::follow::{Stand, Taken};
 use crate::data::store::StoreError;
 use crate::fleet::head::{Head, HeadError, NamedBundle};
-use crate::fleet::place::PlaceError;
+use crate::fleet::prefix::PrefixError;
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
@@ -26,7 +26,7 @@ const AHEAD_MS: i64 = 60_000;
 
 /// What is to be done about a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision<'a> {
+pub(crate) enum HeadDecision<'a> {
     /// It was taken before, and its data is still here.
     Nothing,
     /// It only confirms the data that is here.
@@ -69,21 +69,21 @@ pub(crate) fn taken(head: &Head) -> Taken {
 /// What a replica at `stand` does about a head.
 ///
 /// A head that was taken is taken again only where its data is missing, after an import by hand or a repair.
-pub(crate) fn decide<'a>(stand: &Stand, head: &'a Head) -> Decision<'a> {
+pub(crate) fn decide<'a>(stand: &Stand, head: &'a Head) -> HeadDecision<'a> {
     let (found, taken_before) = (head.sequence, stand.taken.sequence);
     if found < taken_before {
-        return Decision::Refuse(HeadRefused::Older { found, taken: taken_before });
+        return HeadDecision::Refuse(HeadRefused::Older { found, taken: taken_before });
     }
     let again = found == taken_before;
     if again && taken(head) != stand.taken {
-        return Decision::Refuse(HeadRefused::Rival(found));
+        return HeadDecision::Refuse(HeadRefused::Rival(found));
     }
     let missing = stand.digest.as_deref().and_then(Digest::parse).and_then(|digest| head.after(&digest));
     match missing {
-        Some([]) if again => Decision::Nothing,
-        Some([]) => Decision::Renew,
-        Some(deltas) => Decision::Deltas(deltas),
-        None => Decision::Full(&head.full, &head.deltas),
+        Some([]) if again => HeadDecision::Nothing,
+        Some([]) => HeadDecision::Renew,
+        Some(deltas) => HeadDecision::Deltas(deltas),
+        None => HeadDecision::Full(&head.full, &head.deltas),
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) enum FollowError {
     NoHead,
     /// The object store fails.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Prefix(#[from] PrefixError),
     /// It is not a head, or not signed by a trusted key.
     #[error(transparent)]
     Head(#[from] HeadError),
@@ -182,7 +182,7 @@ impl FollowError {
     pub(super) const fn backs_off(&self) -> bool {
         !matches!(
             self,
-            Self::NoHead | Self::Head(_) | Self::Refused(_) | Self::Bad(_) | Self::Place(PlaceError::TooLarge { .. })
+            Self::NoHead | Self::Head(_) | Self::Refused(_) | Self::Bad(_) | Self::Prefix(PrefixError::TooLarge { .. })
         )
     }
 
@@ -198,7 +198,7 @@ impl FollowError {
     /// happened, to which object, and what helps.
     pub(super) fn of_bad_object(&self) -> Option<(Duration, String)> {
         let longest = match self {
-            Self::Place(PlaceError::Missing(_)) => LONGEST_MISSING,
+            Self::Prefix(PrefixError::Missing(_)) => LONGEST_MISSING,
             Self::Wrong { .. } => LONGEST,
             Self::TooLarge { .. } => return Some((LONGEST, self.to_string())),
             _ => return None,

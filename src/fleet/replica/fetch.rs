@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::Follower;
 use super::decide::FollowError;
-use super::status::Download;
+use super::status::DownloadProgress;
 use crate::api::hash::Digest;
 use crate::data::bundle::signature::{Opened, Voucher};
 use crate::data::bundle::{Bundle, BundleError};
@@ -22,7 +22,7 @@ use crate::data::snapshot::journal::Entry;
 use crate::data::snapshot::journal::codec::{self, BadJournal};
 use crate::data::store::files;
 use crate::fleet::head::{NamedBundle, NamedJournal};
-use crate::fleet::place::PlaceError;
+use crate::fleet::prefix::PrefixError;
 use crate::tasks::blocking;
 use crate::words::counted;
 
@@ -73,18 +73,18 @@ impl Follower {
             file.set_len(0).map_err(disk)?;
             here = file.seek(SeekFrom::Start(0)).map_err(disk)?;
         }
-        self.status.lock().downloads(Download { what: what.to_owned(), done: here, of: named.bytes });
+        self.status.lock().downloads(DownloadProgress { what: what.to_owned(), done: here, of: named.bytes });
         if here == named.bytes {
             return Ok(file);
         }
         let key = named.key();
         let mut download = match self.place.download(&key, here, named.bytes).await {
             // A server that does not send parts of files.
-            Err(PlaceError::Unsupported(_)) if here > 0 => {
+            Err(PrefixError::Unsupported(_)) if here > 0 => {
                 file.set_len(0).map_err(disk)?;
                 file.seek(SeekFrom::Start(0)).map_err(disk)?;
                 here = 0;
-                self.status.lock().downloads(Download { what: what.to_owned(), done: 0, of: named.bytes });
+                self.status.lock().downloads(DownloadProgress { what: what.to_owned(), done: 0, of: named.bytes });
                 self.place.download(&key, 0, named.bytes).await?
             }
             other => other?,
@@ -133,7 +133,7 @@ impl Follower {
         }
         if here < named.bytes {
             let why = format!("the object store ended {key} after {here} of {}", counted(named.bytes, "byte"));
-            return Err(PlaceError::Unreachable(why).into());
+            return Err(PrefixError::Unreachable(why).into());
         }
         Ok(file)
     }

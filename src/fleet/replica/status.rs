@@ -49,7 +49,7 @@ pub(crate) struct ReplicaState {
     /// Why the last poll failed; `None`: it did not.
     failure: Option<Finding>,
     /// What is being downloaded.
-    download: Option<Download>,
+    download: Option<DownloadProgress>,
     /// Polls by [`PollOutcome`].
     pub polls: [u64; 4],
     /// Bytes of bundles and journals that were received.
@@ -67,7 +67,7 @@ pub(crate) struct Stamps {
 
 /// What is being downloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Download {
+pub(crate) struct DownloadProgress {
     /// `the full bundle`, for example.
     pub what: String,
     /// Bytes that are here.
@@ -76,7 +76,7 @@ pub(crate) struct Download {
     pub of: u64,
 }
 
-impl std::fmt::Display for Download {
+impl std::fmt::Display for DownloadProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { what, done, of } = self;
         write!(f, "{what}: {done} of {} ({} %)", counted(*of, "byte"), done.saturating_mul(100) / (*of).max(1))
@@ -114,7 +114,7 @@ impl ReplicaState {
     }
 
     /// What is being downloaded, and how far it is.
-    pub(crate) fn downloads(&mut self, download: Download) {
+    pub(crate) fn downloads(&mut self, download: DownloadProgress) {
         (self.download, self.is_level) = (Some(download), false);
     }
 
@@ -254,7 +254,7 @@ mod tests {
     fn before_the_first_data_the_progress_is_told() {
         let mut state = ReplicaState::default();
         assert_eq!(state.not_ready(), "the object store has not been read yet");
-        state.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
+        state.downloads(DownloadProgress { what: "the full bundle".into(), done: 0, of: 200 });
         state.received(71);
         let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
         assert_eq!(state.not_ready(), told);

@@ -11,7 +11,7 @@ use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
 use crate::clock::WallTime;
 use crate::data::bundle::signature::Opened;
 use crate::data::snapshot::journal::Entry;
-use crate::data::snapshots::follow::{self, Followed, Stand, Took};
+use crate::data::snapshots::follow::{self, Followed, ImportOutcome, Stand};
 use crate::data::snapshots::import::Trust;
 use crate::fleet::head::{Head, NamedBundle};
 use crate::protocol::excerpt::Excerpt;
@@ -68,7 +68,7 @@ impl Follower {
             error
         } else {
             let journal = self.journal_for(head, chain).await;
-            let took = Took::Head(taken(head));
+            let took = ImportOutcome::Head(taken(head));
             let Err(error) = self.import(head, stand, &steps, steps.len(), took, journal).await else {
                 self.state.bad = None;
                 self.tidy(&[]);
@@ -92,7 +92,7 @@ impl Follower {
                     error = %Excerpt(&error),
                     "a bundle of the head cannot be used; taking the bundles before it"
                 );
-                self.import(head, stand, &steps, usable, Took::Part, None).await?;
+                self.import(head, stand, &steps, usable, ImportOutcome::Part, None).await?;
             }
             if let Some(bad) = &mut self.state.bad {
                 bad.ended = Some(attempt);
@@ -182,7 +182,7 @@ impl Follower {
         stand: &Stand,
         steps: &Arc<Vec<Opened>>,
         usable: usize,
-        took: Took,
+        took: ImportOutcome,
         journal: Option<Vec<Entry>>,
     ) -> Result<(), FollowError> {
         let (snapshots, details, from) = (self.snapshots.clone(), self.details.clone(), stand.digest.clone());

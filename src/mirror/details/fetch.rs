@@ -18,7 +18,7 @@ use crate::data::details::Details;
 use crate::data::store::{DetailMeta, DetailRecord, DetailState};
 use crate::mirror::copies::{CopyError, DATE_GRAIN_MS};
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::origin::generated_at::{Before, Place, StampWatch, stamp};
+use crate::origin::generated_at::{AnswerClass, Before, StampWatch, stamp};
 use crate::protocol::freshness;
 use crate::tasks::blocking;
 
@@ -275,7 +275,7 @@ impl Details {
             counts: false,
             fetched_ms: record.meta.fetched_ms,
         });
-        let dated = stamps.date(Place::Details, answer, new.map(|(text, _)| text), compared);
+        let dated = stamps.date(AnswerClass::Details, answer, new.map(|(text, _)| text), compared);
         let stored = before.map(|DetailRecord { meta, .. }| StoredDetail {
             summary_hash: meta.summary_hash,
             fetched_ms: meta.fetched_ms,
@@ -293,7 +293,7 @@ impl Details {
         let verdict = question.judge(&given);
         let names = given.body.is_some_and(|body| question.naming(body).is_some());
         if verdict == ProofVerdict::Older || (names && question.is_second_look(&given)) {
-            stamps.saw_silent_copy(Place::Details);
+            stamps.saw_silent_copy(AnswerClass::Details);
         }
         // A body that names a change was made after it.
         let named_ms = modified.filter(|_| names).map_or(i64::MIN, |modified| modified.div_euclid(1_000_000));

@@ -9,7 +9,7 @@ use crate::api::page::Page;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::mirror::MirrorContext;
 use crate::origin::client::{AskError, Asker};
-use crate::origin::generated_at::{DATE_GRAIN_MS, Place};
+use crate::origin::generated_at::{AnswerClass, DATE_GRAIN_MS};
 use crate::tasks::{Aborted, blocking};
 
 /// An answer.
@@ -52,7 +52,7 @@ pub(super) async fn ask(shared: &MirrorContext, path: &str, asker: Asker) -> Res
     let now_ms = shared.clock.now_wall().as_millis();
     let found = answer.as_ref().filter(|answer| answer.status == 200);
     let text = found.and_then(|answer| String::from_utf8(answer.body.to_vec()).ok());
-    let date = |answer| client.stamps().date(Place::of(path), answer, text.as_deref(), None).until_ms;
+    let date = |answer| client.stamps().date(AnswerClass::of(path), answer, text.as_deref(), None).until_ms;
     let dated = answer.as_ref().map(date);
     let at_ms = dated.unwrap_or(now_ms);
     let may_be_old = answer.as_ref().is_none_or(|answer| answer.stamps.age.is_none());

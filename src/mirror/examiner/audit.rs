@@ -31,7 +31,7 @@ use super::{BUSY, Compared, Examiner, MOST_FAILURES, asker, confirmed_since};
 const ROUNDS: usize = 3;
 
 /// What a look at a sample showed.
-enum Look {
+enum SampleLook {
     Settled(Outcome),
     /// They differ; perhaps the origin has changed since the last refresh.
     Suspect(Box<Compared>),
@@ -51,8 +51,8 @@ impl Examiner {
         let Ok(sample) = drawn(&self.sampler, self.shared.newest.get()).await else { return };
         let (sample, outcome) = match self.look(&sample, None).await {
             Err(why) => (sample, Outcome::NotAnswered(why)),
-            Ok(Look::Settled(outcome)) => (sample, outcome),
-            Ok(Look::Suspect(before)) => {
+            Ok(SampleLook::Settled(outcome)) => (sample, outcome),
+            Ok(SampleLook::Suspect(before)) => {
                 let Some(confirmed) = self.confirm(vec![(sample, before)], || {}).await.pop() else { return };
                 confirmed
             }
@@ -80,8 +80,8 @@ impl Examiner {
             failures = if looked.is_err() { failures + 1 } else { 0 };
             match looked {
                 Err(why) => whole |= self.settle_one(&sample, Outcome::NotAnswered(why)).await,
-                Ok(Look::Settled(outcome)) => whole |= self.settle_one(&sample, outcome).await,
-                Ok(Look::Suspect(before)) => suspects.push((sample, before)),
+                Ok(SampleLook::Settled(outcome)) => whole |= self.settle_one(&sample, outcome).await,
+                Ok(SampleLook::Suspect(before)) => suspects.push((sample, before)),
             }
             self.audits.update(|job| job.done += 1);
             if failures >= MOST_FAILURES {
@@ -165,36 +165,36 @@ impl Examiner {
 
     /// Compares a sample. `before`: how the origin's answer differed before a refresh; only with it a difference counts.
     /// The error says why nothing can be compared.
-    async fn look(&self, sample: &Asked, before: Option<&Compared>) -> Result<Look, String> {
+    async fn look(&self, sample: &Asked, before: Option<&Compared>) -> Result<SampleLook, String> {
         let newest = self.shared.newest.get().ok_or("there is no snapshot")?;
         if !self.answers(&newest, sample)? {
-            return Ok(Look::Settled(Outcome::ReadThrough));
+            return Ok(SampleLook::Settled(Outcome::ReadThrough));
         }
         if let (Asked::Detail(id), Some(_)) = (sample, before) {
             self.bring_up_to_date(&newest, *id).await?;
         }
         let one = self.compared(sample.clone(), asker(Class::Background), before).await;
         if matches!(one.said.heard, Heard::Equal { .. }) {
-            return Ok(Look::Settled(Outcome::Equal));
+            return Ok(SampleLook::Settled(Outcome::Equal));
         }
         if let Some(why) = one.said.why {
             return Err(why);
         }
         if sample.shape() == Some(Shape::LIST) && newest.meta.certificate == Certificate::BestEffort {
             let why = "pages of the origin contradict each other";
-            return Ok(Look::Settled(Outcome::NotAnswered(why.to_owned())));
+            return Ok(SampleLook::Settled(Outcome::NotAnswered(why.to_owned())));
         }
-        let Some(before) = before else { return Ok(Look::Suspect(Box::new(one))) };
+        let Some(before) = before else { return Ok(SampleLook::Suspect(Box::new(one))) };
         if matches!(*sample, Asked::Detail(id) if self.shared.details.is_unsettled(&newest.dataset, id)) {
             let why = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
-            return Ok(Look::Settled(Outcome::NotAnswered(why.to_owned())));
+            return Ok(SampleLook::Settled(Outcome::NotAnswered(why.to_owned())));
         }
         let volatile = self.shared.copies.volatile();
         let is_same = values::same_but_for(&before.text, &one.text, |key| volatile.contains(key));
         if before.status != one.status || !is_same {
-            return Ok(Look::Suspect(Box::new(one)));
+            return Ok(SampleLook::Suspect(Box::new(one)));
         }
-        Ok(Look::Settled(Outcome::Different(one.said.differences)))
+        Ok(SampleLook::Settled(Outcome::Different(one.said.differences)))
     }
 
     /// Compares suspects again after a refresh, until the answers are equal or proved different.
@@ -213,11 +213,11 @@ impl Examiner {
             }
             for (sample, before) in std::mem::take(&mut suspects) {
                 let outcome = match self.look(&sample, Some(&before)).await {
-                    Ok(Look::Suspect(again)) => {
+                    Ok(SampleLook::Suspect(again)) => {
                         suspects.push((sample, again));
                         continue;
                     }
-                    Ok(Look::Settled(outcome)) => outcome,
+                    Ok(SampleLook::Settled(outcome)) => outcome,
                     // The difference was seen, even if it cannot be compared any more.
                     Err(why) => Outcome::Undecided(why),
                 };

@@ -10,7 +10,7 @@ use crate::api::listing::ListingId;
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_key = |Key { field, collation, falling }: &Key| {
+        let of_key = |SortKey { field, collation, falling }: &SortKey| {
             let folded = if *collation == Collation::Folded { " (any case)" } else { "" };
             format!("{field}{folded} {}", if *falling { "desc" } else { "asc" })
         };

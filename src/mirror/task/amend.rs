@@ -26,7 +26,7 @@ const MOST_PROBED: u64 = 5;
 
 /// What a refresh shows to be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Changes {
+struct Amendment {
     /// New and changed listings.
     changed: Vec<Summary>,
     /// How many listings were removed, at least: each new listing that no answer shows hides one.
@@ -53,7 +53,7 @@ pub(super) enum NotAmended {
     Failed(#[from] MirrorError),
 }
 
-impl Changes {
+impl Amendment {
     /// Compares with the known list: `items` are from the probe and the first page, `total` is the origin's.
     fn of<'a>(dataset: &Dataset, items: impl Iterator<Item = &'a Summary>, total: u64) -> Result<Self, NotAmended> {
         let mut changed: BTreeMap<ListingId, &Summary> = BTreeMap::new();
@@ -87,7 +87,7 @@ struct Hunt {
 
 impl Hunt {
     /// Begins with the known list and the changes.
-    fn begin(known: &Dataset, changes: Changes) -> Result<Self, NotAmended> {
+    fn begin(known: &Dataset, changes: Amendment) -> Result<Self, NotAmended> {
         let pages = pass::pages_of(known);
         let size = known.content.envelope.largest_page.map_or(PAGE_SIZE as usize, usize::from);
         let halvings = u64::from(pages.max(2).ilog2()) + 2;
@@ -199,7 +199,7 @@ impl Mirror {
             let more = self.page_of(&probe.query.with_page(page).path_and_query(), probed.total).await?;
             modified.extend(more.ok_or_else(|| doubtful("the probe's answer changed"))?);
         }
-        let changes = Changes::of(base, modified.iter().chain(&first.items), first.total)?;
+        let changes = Amendment::of(base, modified.iter().chain(&first.items), first.total)?;
         let (changed, gone, known) = (changes.changed.len(), changes.gone, base.clone());
         let mut hunt = blocking(move || Ok(Hunt::begin(&known, changes))).await??;
         hunt.see(1, &first.items);
@@ -284,7 +284,7 @@ mod tests {
         gone: usize,
         actual: &[Summary],
     ) -> Result<(Vec<Summary>, u64), NotAmended> {
-        let mut hunt = Hunt::begin(known, Changes { changed: changed.to_vec(), gone })?;
+        let mut hunt = Hunt::begin(known, Amendment { changed: changed.to_vec(), gone })?;
         let page = |page: u64| actual.chunks(100).nth(page as usize - 1).unwrap_or_default();
         hunt.see(1, page(1));
         let mut asked = 0;

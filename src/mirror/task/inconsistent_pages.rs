@@ -24,8 +24,8 @@ use super::super::copies::CopyError;
 use super::super::pass::{self, Assembled, Contradiction, Contradictory, Recurrence, arranged};
 use super::super::refresh::Probe;
 use super::publish::Proof;
-use super::reading::{BATCH, Reading};
-use super::schedule::{Doing, Next, Purpose};
+use super::reading::{BATCH, FullReading};
+use super::schedule::{Doing, Next, TaskPurpose};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the contradiction that the newest snapshot lives with.
@@ -92,7 +92,7 @@ enum SearchQuestion {
 
 /// The search for what the pages lack.
 pub(super) struct Search {
-    pub(super) purpose: Purpose,
+    pub(super) purpose: TaskPurpose,
     found: Contradictory,
     /// The latest instant for which the pages are confirmed.
     until_ms: i64,
@@ -152,7 +152,7 @@ impl Mirror {
     /// Takes in pages that contradict each other; `None`: they may fit when they are read again.
     pub(super) async fn contradictory(
         &mut self,
-        reading: &mut Reading,
+        reading: &mut FullReading,
         until_ms: i64,
         mut found: Contradictory,
     ) -> Result<Option<Next>, MirrorError> {
@@ -171,7 +171,7 @@ impl Mirror {
         }
         // Each contradiction is looked into once; and again at each sweep while something is unknown.
         let is_whole = newest.as_ref().is_some_and(|newest| !newest.dataset.is_incomplete());
-        let is_looked_into = known && (is_whole || reading.purpose == Purpose::Follow);
+        let is_looked_into = known && (is_whole || reading.purpose == TaskPurpose::Follow);
         let mut search = Search {
             purpose: reading.purpose,
             left: 2 * pass::pages(found.total, found.assembled.content.envelope.largest_page) + 20,

@@ -21,8 +21,8 @@ use super::super::pass::{self, Inconsistent, Pass};
 use super::super::refresh::ProbeShape;
 use super::amend::newly_doubtful;
 use super::publish::{Candidate, List, Proof};
-use super::reading::Reading;
-use super::schedule::{Doing, Next, Purpose, is_settled, longest_pause};
+use super::reading::FullReading;
+use super::schedule::{Doing, Next, TaskPurpose, is_settled, longest_pause};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the start of an unfinished reading.
@@ -38,18 +38,18 @@ impl Mirror {
             tracing::warn!(%error, "the start of a reading could not be stored; after a restart every page is read");
             now_ms
         });
-        self.reading(Purpose::Certify, started_ms, false)
+        self.reading(TaskPurpose::Certify, started_ms, false)
     }
 
     /// Reads every page, except those fetched since `started_ms`. `expects_news`: an answer has shown a change.
-    pub(super) fn reading(&self, purpose: Purpose, started_ms: i64, expects_news: bool) -> Next {
+    pub(super) fn reading(&self, purpose: TaskPurpose, started_ms: i64, expects_news: bool) -> Next {
         let now = (self.clock.now_wall().as_millis(), self.clock.now_mono());
-        let reading = Reading::new(purpose, started_ms, self.newest().as_deref(), now, expects_news);
+        let reading = FullReading::new(purpose, started_ms, self.newest().as_deref(), now, expects_news);
         Next::Instead(Doing::Reading(Box::new(reading)), Duration::ZERO)
     }
 
     /// Fetches one batch; when none is left, judges.
-    pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
+    pub(super) async fn read_on(&mut self, reading: &mut FullReading) -> Result<Next, MirrorError> {
         let now_ms = self.clock.now_wall().as_millis();
         let Some(progress) = reading.fetch_batch(&self.copies, now_ms).await? else {
             return self.judge(reading).await;
@@ -59,7 +59,7 @@ impl Mirror {
     }
 
     /// Everything is fetched: is it one state of the origin, and how sure are we of it?
-    pub(super) async fn judge(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
+    pub(super) async fn judge(&mut self, reading: &mut FullReading) -> Result<Next, MirrorError> {
         let pages = reading.pages(&self.copies)?;
         let (copies, newest) = (self.copies.clone(), self.newest());
         let read = blocking(move || {
@@ -67,7 +67,7 @@ impl Mirror {
                 let known = newest.as_ref()?.dataset.summary(item.id)?;
                 (known.hash == item.hash).then(|| known.clone())
             };
-            Reading::read_back(&copies, pages, known)
+            FullReading::read_back(&copies, pages, known)
         });
         let Some((pass, assembled)) = read.await? else {
             reading.look_again();
@@ -105,7 +105,7 @@ impl Mirror {
         if unproven.is_empty() {
             unproven = pass::paths(pages).collect();
         }
-        if reading.purpose == Purpose::Follow {
+        if reading.purpose == TaskPurpose::Follow {
             let list = self.terms.index(assembled, self.newest()).await?;
             if let Some(reason) = self.is_suspect(&list.dataset).filter(|_| reading.round < TRIES) {
                 // Pages of different instants can add up by chance; only proof helps then.
@@ -136,12 +136,12 @@ impl Mirror {
 
     /// The origin's numbers of an empty list. A reading for a better certificate asks once, for what changed since the
     /// instant of its pages: most often nothing did. Without an answer they stay as they are.
-    pub(super) async fn empty_numbers(&self, reading: &mut Reading, until_ms: i64) -> EmptyNumbers {
+    pub(super) async fn empty_numbers(&self, reading: &mut FullReading, until_ms: i64) -> EmptyNumbers {
         if let Some(asked) = &reading.empty_numbers {
             return asked.clone();
         }
         let known = self.newest().map(|newest| newest.dataset.content.envelope.empty_numbers.clone());
-        let is_due = known.is_none() || reading.purpose == Purpose::Certify;
+        let is_due = known.is_none() || reading.purpose == TaskPurpose::Certify;
         let since = WallTime::from_millis(until_ms).rfc3339().filter(|_| is_due);
         let Some(since) = since else { return known.unwrap_or_default() };
         let path = format!("/api/listings.json?modified_since={since}");
@@ -173,7 +173,7 @@ impl Mirror {
     /// origin's answers contradict each other. Reads again, less and less often.
     async fn does_not_fit(
         &mut self,
-        reading: &mut Reading,
+        reading: &mut FullReading,
         pass: &Pass,
         error: Inconsistent,
     ) -> Result<Next, MirrorError> {
@@ -199,7 +199,7 @@ impl Mirror {
         self.status().update(|picture| picture.state = OriginState::Nonsense);
         self.status().unusable(&text, self.clock.now_wall());
         let now_ms = self.clock.now_wall().as_millis();
-        if reading.purpose == Purpose::Certify {
+        if reading.purpose == TaskPurpose::Certify {
             self.store().put_instant(STARTED, now_ms)?;
         }
         reading.misfits += 1;
@@ -212,7 +212,7 @@ impl Mirror {
     }
 
     /// How long until every page is read again. The first three passes of a first copy need not wait.
-    fn pause_after_misfit(&mut self, reading: &Reading, is_first: bool) -> Duration {
+    fn pause_after_misfit(&mut self, reading: &FullReading, is_first: bool) -> Duration {
         let doublings = reading.misfits.saturating_sub(if is_first { 2 } else { 0 }).min(8);
         let pause = self.copies.lag().saturating_mul(2_u32.pow(doublings)) / 2;
         let pause = pause.min(longest_pause(self.settings.load().ttl)).max(self.copies.lag());

@@ -13,7 +13,7 @@ use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshots::SIZES;
 use crate::data::store::{States, Store, StoreError};
-use crate::origin::status::{Held, OriginStatus, Vanishing};
+use crate::origin::status::{HeldBack, OriginStatus, Vanishing};
 use crate::protocol::excerpt;
 
 use super::super::pass::{self, Assembled, Beside};
@@ -155,7 +155,7 @@ impl ShrinkGuard {
                 "{lost} of {now} listings would vanish, more than mirror.max_shrink = {most} allows within a day"
             );
             let (snapshot, serving) = (next.list.dataset.id.to_string(), served as u64);
-            let held = Held { snapshot, listings: then as u64, serving, reason, ..Held::default() };
+            let held = HeldBack { snapshot, listings: then as u64, serving, reason, ..HeldBack::default() };
             let held = newest.map(|newest| vanishing(held, &newest.dataset, &next.list.dataset));
             self.status.update(|picture| picture.held = held);
             self.held = Some(next.clone());
@@ -174,7 +174,7 @@ impl ShrinkGuard {
 }
 
 /// Adds which listings the next data set lacks.
-fn vanishing(mut held: Held, newest: &Dataset, next: &Dataset) -> Held {
+fn vanishing(mut held: HeldBack, newest: &Dataset, next: &Dataset) -> HeldBack {
     const MOST_NAMED: usize = 20;
     for summary in newest.content.summaries.iter().filter(|summary| next.position(summary.id).is_none()) {
         let Venue { name, sport, state, .. } = Venue::read(&summary.raw);

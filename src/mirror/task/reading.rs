@@ -19,7 +19,7 @@ use crate::origin::window::Class;
 
 use super::super::copies::{Copies, Copy, CopyError, Fetched};
 use super::super::pass::{self, Assembled, Inconsistent, Pass, Span};
-use super::schedule::Purpose;
+use super::schedule::TaskPurpose;
 use super::{MirrorError, blocking};
 
 /// Requests before the task looks for other work.
@@ -33,8 +33,8 @@ pub(super) type ReadBack = (Pass, Result<Assembled, Inconsistent>);
 
 /// A reading of every page.
 #[derive(Default)]
-pub(super) struct Reading {
-    pub(super) purpose: Purpose,
+pub(super) struct FullReading {
+    pub(super) purpose: TaskPurpose,
     /// Copies fetched since then count, in milliseconds of our clock.
     started_ms: i64,
     /// Data confirmed for an earlier instant is not enough: the newest snapshot is known to be newer.
@@ -71,9 +71,9 @@ pub(super) struct Reading {
     pub(super) misses_news: bool,
 }
 
-impl Reading {
+impl FullReading {
     pub(super) fn new(
-        purpose: Purpose,
+        purpose: TaskPurpose,
         started_ms: i64,
         newest: Option<&Snapshot>,
         (now_ms, began): (i64, Monotonic),

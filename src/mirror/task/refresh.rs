@@ -22,7 +22,7 @@ use super::super::pass::{self, Beside};
 use super::super::refresh::{Answers, PROBE, Probe, ProbeShape, RefreshVerdict};
 use super::amend::NotAmended;
 use super::publish::{Candidate, Prepared, Proof};
-use super::schedule::{Doing, Next, Purpose, Work};
+use super::schedule::{Doing, Next, TaskPurpose, Work};
 use super::{DAY_MS, Mirror, MirrorError, TRIES};
 
 /// Statuses for a question that a server does not understand.
@@ -200,7 +200,7 @@ impl Mirror {
     async fn known(&mut self, work: Option<&mut Work>, answers: &Answers) -> Result<Option<Next>, MirrorError> {
         const STAY: Option<Next> = Some(Next::Stay(OriginState::Changed));
         let volatile = self.copies.volatile();
-        let follows = work.as_ref().is_some_and(|work| work.purpose() == Purpose::Follow);
+        let follows = work.as_ref().is_some_and(|work| work.purpose() == TaskPurpose::Follow);
         if let Some(Work { doing: Doing::Confirming(candidate), .. }) = work
             && answers.judge(&candidate.list.dataset, i64::MIN, &volatile, None) == RefreshVerdict::Unchanged
         {
@@ -269,7 +269,7 @@ impl Mirror {
                 Err(reason) => tracing::debug!(%reason, "every page is read"),
             }
         }
-        Ok(self.reading(Purpose::Follow, started_ms, answers.probe.is_some()))
+        Ok(self.reading(TaskPurpose::Follow, started_ms, answers.probe.is_some()))
     }
 
     /// Asks once more; publishes if nothing moved. `unsettled`: how often in a row something did.

@@ -17,11 +17,11 @@ use crate::origin::status::OriginState;
 
 use super::inconsistent_pages::Search;
 use super::publish::Candidate;
-use super::reading::Reading;
+use super::reading::FullReading;
 
 /// Why every page is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum TaskPurpose {
     /// To publish at all, or with a better certificate.
     #[default]
     Certify,
@@ -125,9 +125,9 @@ pub(super) struct Failure<'a> {
 
 /// What was sent to the origin since its answers began to disagree.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outlay(Option<(Monotonic, u64)>);
+pub(super) struct DisagreementCost(Option<(Monotonic, u64)>);
 
-impl Outlay {
+impl DisagreementCost {
     /// How long `more` requests have to wait, so that not more than `most` are sent within `apart` of the first
     /// disagreement. `sent` counts all requests so far.
     pub(super) fn wait(&mut self, now: Monotonic, sent: u64, more: u64, most: u64, apart: Duration) -> Duration {
@@ -213,7 +213,7 @@ impl Flips {
 
 /// Work of several steps.
 pub(super) enum Doing {
-    Reading(Box<Reading>),
+    Reading(Box<FullReading>),
     Confirming(Box<Candidate>),
     Searching(Box<Search>),
 }
@@ -229,11 +229,11 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn purpose(&self) -> Purpose {
+    pub(super) fn purpose(&self) -> TaskPurpose {
         match &self.doing {
             Doing::Reading(reading) => reading.purpose,
             Doing::Searching(search) => search.purpose,
-            Doing::Confirming(_) => Purpose::Follow,
+            Doing::Confirming(_) => TaskPurpose::Follow,
         }
     }
 }
@@ -267,7 +267,7 @@ impl Schedule {
         let is_first = facts.certificate.is_none();
         let begun = self.active(now);
         // Work that follows a change looks at everything a refresh would. While it waits, refreshes go on.
-        let follows = matches!(begun, Some((Purpose::Follow, wait)) if wait < LONG_WAIT);
+        let follows = matches!(begun, Some((TaskPurpose::Follow, wait)) if wait < LONG_WAIT);
         let asked_in = (self.is_pass_asked && !is_first).then_some(Duration::ZERO);
         let refresh_in = (!is_first && !follows).then(|| self.refresh_in(now, facts));
         let continue_in = begun.map(|(_, wait)| wait);
@@ -307,7 +307,7 @@ impl Schedule {
     }
 
     /// What the active work is for, and how long until it continues.
-    fn active(&self, now: Monotonic) -> Option<(Purpose, Duration)> {
+    fn active(&self, now: Monotonic) -> Option<(TaskPurpose, Duration)> {
         self.work.as_ref().map(|work| (work.purpose(), work.due.wait(now)))
     }
 
@@ -372,9 +372,9 @@ impl Schedule {
             Next::Instead(doing, pause) => {
                 let unsettled = work.as_ref().map_or(0, |work| work.unsettled);
                 let next = Work { doing, due: after(pause), unsettled, _share: share() };
-                if next.purpose() == Purpose::Certify {
+                if next.purpose() == TaskPurpose::Certify {
                     self.parked = None;
-                } else if let Some(before) = work.filter(|work| work.purpose() == Purpose::Certify) {
+                } else if let Some(before) = work.filter(|work| work.purpose() == TaskPurpose::Certify) {
                     self.parked = Some(before);
                 }
                 self.work = Some(next);
@@ -416,8 +416,8 @@ mod tests {
 
     impl Schedule {
         /// With work that continues after a pause.
-        fn begun(mut self, purpose: Purpose, pause: Duration) -> Self {
-            let reading = Doing::Reading(Box::new(Reading::new(purpose, 0, None, (0, NOW), false)));
+        fn begun(mut self, purpose: TaskPurpose, pause: Duration) -> Self {
+            let reading = Doing::Reading(Box::new(FullReading::new(purpose, 0, None, (0, NOW), false)));
             let share = || Budget::open(None, None, Clock::system()).crawl_work();
             self.went(MirrorStep::Refresh, None, Next::Instead(reading, pause), NOW, share);
             self
@@ -439,8 +439,8 @@ mod tests {
         assert_eq!(Schedule::default().step(NONE), MirrorStep::Begin);
         let asked = || Schedule { is_pass_asked: true, ..Schedule::default() };
         for (pause, step) in [(Duration::ZERO, MirrorStep::Continue), (SOON, MirrorStep::Wait(SOON))] {
-            assert_eq!(Schedule::default().begun(Purpose::Certify, pause).step(NONE), step);
-            assert_eq!(asked().begun(Purpose::Certify, pause).step(NONE), step);
+            assert_eq!(Schedule::default().begun(TaskPurpose::Certify, pause).step(NONE), step);
+            assert_eq!(asked().begun(TaskPurpose::Certify, pause).step(NONE), step);
         }
     }
 
@@ -448,14 +448,14 @@ mod tests {
     fn a_refresh_that_is_due_goes_before_all_but_what_follows_a_change() {
         let due = || Schedule { learn_at: Some(NOW), ..Schedule::default() };
         assert_eq!(due().step(PROVISIONAL), MirrorStep::Refresh);
-        assert_eq!(due().begun(Purpose::Certify, Duration::ZERO).step(PROVISIONAL), MirrorStep::Refresh);
+        assert_eq!(due().begun(TaskPurpose::Certify, Duration::ZERO).step(PROVISIONAL), MirrorStep::Refresh);
         for (pause, step) in [
             (Duration::ZERO, MirrorStep::Continue),
             (SOON, MirrorStep::Wait(SOON)),
             // It waits for old copies.
             (LATER, MirrorStep::Refresh),
         ] {
-            assert_eq!(due().begun(Purpose::Follow, pause).step(PROVISIONAL), step);
+            assert_eq!(due().begun(TaskPurpose::Follow, pause).step(PROVISIONAL), step);
         }
     }
 
@@ -468,7 +468,11 @@ mod tests {
             assert_eq!(tried(999).step(facts), MirrorStep::Wait(LATER.saturating_sub(SOON)));
             assert_eq!(tried(940).step(facts), MirrorStep::Begin);
         }
-        assert_eq!(quiet().begun(Purpose::Certify, SOON).step(PROVISIONAL), MirrorStep::Wait(SOON), "it goes on then");
+        assert_eq!(
+            quiet().begun(TaskPurpose::Certify, SOON).step(PROVISIONAL),
+            MirrorStep::Wait(SOON),
+            "it goes on then"
+        );
     }
 
     #[test]
@@ -477,22 +481,22 @@ mod tests {
         assert_eq!(quiet().step(FULL), MirrorStep::Wait(TTL.mul_f64(0.7)));
         assert_eq!(learning(Duration::ZERO).step(FULL), MirrorStep::Learn);
         assert_eq!(learning(SOON).step(FULL), MirrorStep::Wait(SOON));
-        assert_eq!(learning(Duration::ZERO).begun(Purpose::Certify, SOON).step(FULL), MirrorStep::Wait(SOON));
-        assert_eq!(learning(Duration::ZERO).begun(Purpose::Certify, LATER).step(FULL), MirrorStep::Learn);
+        assert_eq!(learning(Duration::ZERO).begun(TaskPurpose::Certify, SOON).step(FULL), MirrorStep::Wait(SOON));
+        assert_eq!(learning(Duration::ZERO).begun(TaskPurpose::Certify, LATER).step(FULL), MirrorStep::Learn);
         let asked = Schedule { is_pass_asked: true, ..Schedule::default() };
-        assert_eq!(asked.begun(Purpose::Follow, SOON).step(FULL), MirrorStep::Begin);
+        assert_eq!(asked.begun(TaskPurpose::Follow, SOON).step(FULL), MirrorStep::Begin);
     }
 
     #[test]
     fn a_certification_pauses_while_the_mirror_follows_a_change() {
-        let mut schedule = quiet().begun(Purpose::Certify, SOON);
+        let mut schedule = quiet().begun(TaskPurpose::Certify, SOON);
         let before = schedule.take();
         let share = || Budget::open(None, None, Clock::system()).crawl_work();
-        let follow = Doing::Reading(Box::new(Reading::new(Purpose::Follow, 0, None, (0, NOW), false)));
+        let follow = Doing::Reading(Box::new(FullReading::new(TaskPurpose::Follow, 0, None, (0, NOW), false)));
         schedule.went(MirrorStep::Refresh, before, Next::Instead(follow, Duration::ZERO), NOW, share);
-        assert_eq!(schedule.active(NOW), Some((Purpose::Follow, Duration::ZERO)));
+        assert_eq!(schedule.active(NOW), Some((TaskPurpose::Follow, Duration::ZERO)));
         schedule.done();
-        assert_eq!(schedule.active(NOW), Some((Purpose::Certify, SOON)));
+        assert_eq!(schedule.active(NOW), Some((TaskPurpose::Certify, SOON)));
         schedule.done();
         assert!(!schedule.is_working());
     }
@@ -550,7 +554,7 @@ mod tests {
 
     #[test]
     fn failures_put_off_what_failed_longer_and_longer_until_it_goes_well() {
-        let mut schedule = quiet().begun(Purpose::Certify, Duration::ZERO);
+        let mut schedule = quiet().begun(TaskPurpose::Certify, Duration::ZERO);
         let failure = Failure { now: NOW, longest: LATER, wants_no_pause: false, jittered: &|pause| pause };
         let fails = |schedule: &mut Schedule, step, failure| {
             let work = schedule.take();
@@ -562,7 +566,7 @@ mod tests {
             }
             let expected = Duration::from_secs(seconds);
             assert_eq!(schedule.refresh_in(NOW, &FULL), expected);
-            assert_eq!(schedule.active(NOW), Some((Purpose::Certify, expected)));
+            assert_eq!(schedule.active(NOW), Some((TaskPurpose::Certify, expected)));
         }
         let at_once = Failure { wants_no_pause: true, ..failure };
         fails(&mut schedule, MirrorStep::Refresh, at_once);

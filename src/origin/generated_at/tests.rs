@@ -55,7 +55,7 @@ fn a_stamp_that_stays_while_the_content_changes_is_never_used_again() {
 fn two_contents_of_one_second_are_no_proof_while_both_may_be_copies() {
     let mut known = Known::default();
     assert_eq!(known.sees(NOW - 200, NOW, changed(NOW - 200)), StampUse::Used);
-    assert_eq!(known.pulse, Pulse::Unproven);
+    assert_eq!(known.pulse, StampBehaviour::Unproven);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_stamp_that_moves_with_the_clock_is_believed_for_a_day() {
         let now = NOW + 100 * look;
         assert_eq!(known.sees(now - 250, now, same(now - 350)), StampUse::Used);
     }
-    assert_eq!(known.pulse, Pulse::Moves);
+    assert_eq!(known.pulse, StampBehaviour::Moves);
     let now = NOW + 10_000;
     assert_eq!(known.sees(NOW, now, changed(NOW + 50)), StampUse::Used, "an old copy");
     assert_eq!(known.sees(NOW, NOW + 86_401, changed(NOW + 50)), StampUse::TooOld);
@@ -82,7 +82,7 @@ fn deployments_now_and_then_are_no_movement() {
         kept = now - 10;
         known.sees(kept, now + 200, same(kept));
     }
-    assert_eq!(known.pulse, Pulse::Unproven);
+    assert_eq!(known.pulse, StampBehaviour::Unproven);
     assert_eq!(known.sees(kept, kept + 10_000, same(kept)), StampUse::TooOld);
 }
 
@@ -93,7 +93,7 @@ fn a_stamp_that_moves_ahead_of_the_date_proves_nothing() {
         let now = NOW + 100 * look;
         assert_eq!(known.sees(now + 60, now, same(now - 40)), StampUse::Ahead);
     }
-    assert_eq!(known.pulse, Pulse::Unproven);
+    assert_eq!(known.pulse, StampBehaviour::Unproven);
 }
 
 /// An answer that arrives at [`NOW`], with a header that says so.
@@ -122,7 +122,7 @@ fn watch() -> StampWatch {
 }
 
 fn until(watch: &StampWatch, answer: &Answer, text: Option<&str>) -> i64 {
-    watch.date(Place::Lists, answer, text, None).until_ms / 1000 - NOW
+    watch.date(AnswerClass::Lists, answer, text, None).until_ms / 1000 - NOW
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn once_a_silent_cache_was_seen_an_answer_without_age_confirms_the_time_before_i
     assert_eq!(until(&watch, &plain, Some(&body(NOW - 100))), -100, "an old copy");
     assert!(watch.has_seen_silent_copies());
     assert_eq!(until(&watch, &plain, None), -300);
-    let dated = watch.date(Place::Details, &plain, Some("{}"), None);
+    let dated = watch.date(AnswerClass::Details, &plain, Some("{}"), None);
     assert_eq!((dated.until_ms, dated.claimed_ms), ((NOW - 300) * 1000, NOW * 1000), "it claims to be new");
     assert_eq!(until(&watch, &plain, Some(&body(NOW))), 0, "its stamp says so");
     assert_eq!(until(&watch, &answer(&[], NOW, Some(0)), None), 0, "an age says so");
@@ -171,7 +171,7 @@ fn where_caches_say_their_age_an_answer_without_one_is_no_copy() {
     until(&watch, &answer(&[], NOW, Some(5)), None);
     assert!(!watch.may_be_silent(&plain));
     assert!(watch.may_be_silent(&Answer { received: at(NOW + 3601), ..plain.clone() }), "an hour later");
-    watch.saw_silent_copy(Place::Details);
+    watch.saw_silent_copy(AnswerClass::Details);
     assert!(watch.may_be_silent(&plain), "another cache says nothing");
 }
 
@@ -212,11 +212,11 @@ fn copies_far_older_than_the_configured_time_are_named_with_both() {
 #[test]
 fn places_are_told_apart() {
     for (path, place) in [
-        ("/api/listings.json?per_page=100", Place::Lists),
-        ("/api/cities.json", Place::Taxonomy(TaxonomyKind::Cities)),
-        ("/api/listings/7.json", Place::Details),
+        ("/api/listings.json?per_page=100", AnswerClass::Lists),
+        ("/api/cities.json", AnswerClass::Taxonomy(TaxonomyKind::Cities)),
+        ("/api/listings/7.json", AnswerClass::Details),
     ] {
-        assert_eq!(Place::of(path), place, "{path}");
+        assert_eq!(AnswerClass::of(path), place, "{path}");
         assert!(place.index() < PLACES);
     }
     assert_eq!(stamp(r#"{"a":1,"generated_at":"2001-09-09T01:46:40Z"}"#), Some(at(NOW)));

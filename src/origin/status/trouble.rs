@@ -14,7 +14,7 @@ use crate::words::counted;
 /// A snapshot that is not published because it lost too much.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Held {
+pub struct HeldBack {
     /// Its id.
     pub snapshot: String,
     /// Its listings.
@@ -38,7 +38,7 @@ pub struct Vanishing {
     pub name: String,
 }
 
-impl Held {
+impl HeldBack {
     pub(super) fn finding(&self) -> Finding {
         let most = |of: &BTreeMap<String, u64>| {
             let mut all: Vec<_> = of.iter().collect();

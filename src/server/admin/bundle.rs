@@ -158,7 +158,7 @@ pub(crate) enum Sent {
     /// A whole answer.
     Reply(Reply),
     /// A bundle, or a dump.
-    File(Box<Download>),
+    File(Box<BundleDownload>),
 }
 
 impl Bundles {
@@ -187,7 +187,7 @@ impl Bundles {
             Wanted::Bundle { since, complete } => (since, complete),
             Wanted::Dump(kind) => {
                 let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;
-                return Ok(Sent::File(Box::new(Download::of_dump(kind, dumps).await?)));
+                return Ok(Sent::File(Box::new(BundleDownload::of_dump(kind, dumps).await?)));
             }
         };
         let _turn = self.turn.lock().await;
@@ -196,7 +196,7 @@ impl Bundles {
             let mut file = upload::nameless(&directory)?;
             let exported = snapshots.export(&mut file, since.as_deref(), complete)?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
-            Ok(Sent::File(Box::new(Download::of_bundle(file, exported))))
+            Ok(Sent::File(Box::new(BundleDownload::of_bundle(file, exported))))
         })
         .await
     }
@@ -228,7 +228,7 @@ impl Bundles {
     }
 
     /// Sends a file, and records an export that was delivered. After an error, the connection must be closed.
-    pub(crate) async fn send(&self, session: &mut ServerSession, mut download: Download) -> pingora::Result<()> {
+    pub(crate) async fn send(&self, session: &mut ServerSession, mut download: BundleDownload) -> pingora::Result<()> {
         let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
         for (name, value) in download.fields {
             head.insert_header(name, value)?;
@@ -259,14 +259,14 @@ impl Bundles {
 }
 
 /// A file that is sent: its head, and its pieces.
-pub(crate) struct Download {
+pub(crate) struct BundleDownload {
     fields: Vec<(HeaderName, String)>,
     pieces: BoxStream<'static, io::Result<Bytes>>,
     /// What is recorded once it is delivered.
     exported: Option<Exported>,
 }
 
-impl Download {
+impl BundleDownload {
     fn of_bundle(file: File, exported: Exported) -> Self {
         let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
         let mut fields = fields(

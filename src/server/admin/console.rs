@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use crate::data::cache::reply::{Confinement, Kind, Lifetime, Rendered};
+use crate::data::cache::reply::{Confinement, Lifetime, Rendered, ReplyKind};
 use crate::protocol::coding::{self, Coding};
 use crate::protocol::precondition::{self, Precondition};
 
@@ -41,7 +41,7 @@ impl Default for Console {
     fn default() -> Self {
         Self(FILES.map(|(_, content_type, text)| {
             let (confinement, lifetime) = (Confinement::Page, Lifetime::Revalidated);
-            let kind = Kind { content_type, confinement, lifetime, varies_by_accept: false };
+            let kind = ReplyKind { content_type, confinement, lifetime, varies_by_accept: false };
             Rendered::new(kind, Bytes::from_static(text.as_bytes()), env!("CARGO_PKG_VERSION"), 0)
         }))
     }

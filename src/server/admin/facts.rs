@@ -24,7 +24,7 @@ use crate::fleet::publisher::status::PublishFacts;
 use crate::fleet::replica::status::ReplicaFacts;
 use crate::mirror::examiner::report::Score;
 use crate::origin::budget::BudgetView;
-use crate::origin::status::{Held, LastError, OriginState, Progress};
+use crate::origin::status::{HeldBack, LastError, OriginState, Progress};
 use crate::protocol::excerpt;
 use crate::telemetry::Telemetry;
 use crate::telemetry::counters::ByLabels;
@@ -90,7 +90,7 @@ pub(crate) struct StatusFacts {
     /// What the rows of the open cases mean at the origin, by name; one that is not known is missing.
     pub open_cases: Option<BTreeMap<String, String>>,
     /// A snapshot that is not published because it lost too much.
-    pub held: Option<Held>,
+    pub held: Option<HeldBack>,
     pub parity: Option<ParityFacts>,
     pub rate_limit: LimitFacts,
     pub connections: ConnectionFacts,

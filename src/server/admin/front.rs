@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::edge::answer::write::{Persistence, http1};
 use crate::edge::serve::connections::Connections;
 use crate::edge::serve::connections::InFlight;
-use crate::edge::serve::request_head::{self, Unread};
+use crate::edge::serve::request_head::{self, UnreadHead};
 use crate::edge::serve::write;
 use crate::protocol::problem::Problem;
 
@@ -87,7 +87,7 @@ impl ServerApp for AdminFront {
                     session.set_pipelined_prefix(head);
                     next = self.exchange(session, shutdown).await;
                 }
-                Ok(Err(Unread::Refused(refusal))) => {
+                Ok(Err(UnreadHead::Refused(refusal))) => {
                     connection.set_idle(Instant::now());
                     tokio::select! {
                         () = self.refuse(stream, &refusal) => {}
@@ -95,7 +95,7 @@ impl ServerApp for AdminFront {
                     }
                     return None;
                 }
-                Ok(Err(Unread::Gone)) | Err(_) => return None,
+                Ok(Err(UnreadHead::Gone)) | Err(_) => return None,
             }
         }
         None

@@ -16,7 +16,7 @@ use crate::origin::budget::{Budget, BudgetView};
 use crate::origin::status::OriginStatus;
 use crate::origin::window::Class;
 use crate::telemetry::Group;
-use crate::telemetry::history::{Gauges, Reading, Sample, Span};
+use crate::telemetry::history::{Gauges, HistorySample, Sample, Span};
 
 use super::process::Process;
 use super::status::Status;
@@ -102,7 +102,7 @@ impl Sampler {
 }
 
 /// What the counters say now.
-fn read(status: &Status) -> Reading {
+fn read(status: &Status) -> HistorySample {
     let published = status.current.get();
     let picture = status.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
     let sent = Class::ALL.map(|class| picture.sent.get(class.as_str()).copied().unwrap_or_default());
@@ -120,7 +120,7 @@ fn read(status: &Status) -> Reading {
         parity: parity.map(|percent| (percent / 100.0) as f32),
         memory: Process::now().resident_bytes,
     };
-    Reading { sent, gauges, ..status.telemetry.reading() }
+    HistorySample { sent, gauges, ..status.telemetry.reading() }
 }
 
 /// 0 to 1; of nothing everything is there.

@@ -48,7 +48,7 @@ pub(crate) enum State {
 /// One shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Entry {
+pub(crate) struct VerdictEntry {
     pub(crate) state: State,
     /// Whether all differences are of order.
     only_order: bool,
@@ -176,7 +176,7 @@ pub(crate) struct Table {
     pub(crate) asked: u32,
     /// Whether the first examples are done with.
     pub(crate) is_opened: bool,
-    entries: BTreeMap<Shape, Entry>,
+    entries: BTreeMap<Shape, VerdictEntry>,
     terms: BTreeMap<TermName, DoubtfulTerm>,
 }
 
@@ -184,7 +184,7 @@ impl Table {
     /// What a bundle tells. `is_opened`: nobody asks more.
     pub(crate) fn of_told(told: &Told, is_opened: bool) -> Self {
         let mut table = Self { is_opened, ..Self::default() };
-        let entry = |state, only_order| Entry { state, only_order, confirmed_ms: 1, ..Entry::default() };
+        let entry = |state, only_order| VerdictEntry { state, only_order, confirmed_ms: 1, ..VerdictEntry::default() };
         for shape in Shape::of_lists() {
             let name = shape.name();
             if told.disproved.contains(&name) {
@@ -196,7 +196,7 @@ impl Table {
         for row in Row::ALL {
             if let Some(meaning) = told.meanings.get(row.as_str()) {
                 let allows = Some(vec![*meaning]);
-                table.entries.insert(Shape::of_row(row), Entry { allows, ..entry(State::Confirmed, false) });
+                table.entries.insert(Shape::of_row(row), VerdictEntry { allows, ..entry(State::Confirmed, false) });
             }
         }
         table.terms = told.terms.iter().map(|term| (term.clone(), DoubtfulTerm::default())).collect();
@@ -290,7 +290,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn entry(&self, shape: Shape) -> Entry {
+    pub(crate) fn entry(&self, shape: Shape) -> VerdictEntry {
         self.entries.get(&shape).cloned().unwrap_or_default()
     }
 
@@ -330,9 +330,9 @@ impl Table {
         entry.state == State::Confirmed && self.doubtful_parts(shape, &entry).next().is_none()
     }
 
-    fn doubtful_parts(&self, shape: Shape, entry: &Entry) -> impl Iterator<Item = Entry> {
+    fn doubtful_parts(&self, shape: Shape, entry: &VerdictEntry) -> impl Iterator<Item = VerdictEntry> {
         let known = (entry.state == State::Confirmed).then_some(entry.confirmed_ms);
-        let parts = shape.parts().map(|part| self.entry(part)).filter(Entry::is_in_doubt);
+        let parts = shape.parts().map(|part| self.entry(part)).filter(VerdictEntry::is_in_doubt);
         parts.filter(move |part| known.is_none_or(|known| known <= part.differed_ms))
     }
 
@@ -372,8 +372,14 @@ impl Table {
         let entry = self.entries.entry(shape).or_default();
         if !entry.is_in_doubt() {
             let differed_ms = due_ms.max(1);
-            *entry =
-                Entry { state: State::Suspected, only_order, differed_ms, due_ms, again: Some(path), ..entry.clone() };
+            *entry = VerdictEntry {
+                state: State::Suspected,
+                only_order,
+                differed_ms,
+                due_ms,
+                again: Some(path),
+                ..entry.clone()
+            };
             (entry.tries, entry.aged) = (0, 0);
         }
     }
@@ -475,7 +481,7 @@ impl Table {
     }
 }
 
-impl Entry {
+impl VerdictEntry {
     /// What an answer to an example of a row says, after those before. The second one that allows the same confirms.
     fn means(&mut self, these: &[Meaning], is_still: bool) -> Heard {
         let known = self.allows.take().filter(|known| !known.is_empty());

@@ -11,7 +11,7 @@ use crate::data::bundle::{Bundle, Counts};
 use crate::data::snapshot::journal::Journal;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshots::export::{Exported, Unsent};
-use crate::data::snapshots::follow::{Followed, Taken, Took};
+use crate::data::snapshots::follow::{Followed, ImportOutcome, Taken};
 use crate::data::snapshots::import::Trust;
 use crate::data::store::{EpochPlace, MarkAt};
 
@@ -137,7 +137,7 @@ impl KnownDetails for NoDetails<'_> {
 fn take(rig: &Rig, publisher: &Rig, steps: &[&Opened]) {
     let steps: Vec<Opened> = steps.iter().map(|step| opened(&step.file)).collect();
     let followed = Followed {
-        took: Took::Head(Taken::default()),
+        took: ImportOutcome::Head(Taken::default()),
         from: rig.snapshots.stand().unwrap().digest,
         certificate: Certificate::Full,
         confirmed_ms: 1,

@@ -14,7 +14,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use super::{Shown, settle};
 use crate::edge::pages::MOST_SHOWN;
 use crate::edge::pages::facts::PageFacts;
-use crate::edge::pages::room::Room;
+use crate::edge::pages::room::PageRoom;
 use crate::words::grouped;
 
 /// What is shown, in words: "1,234 venues, Golf, Texas".
@@ -63,7 +63,7 @@ pub(super) fn radius(metres: u32) -> String {
 }
 
 /// The words that nothing has, and the parameters that mean nothing.
-pub(super) fn left_out(shown: &Shown<'_>, room: &Room) -> Markup {
+pub(super) fn left_out(shown: &Shown<'_>, room: &PageRoom) -> Markup {
     html! {
         @if !shown.ignored.is_empty() { "Left out: \u{201c}" (shown.ignored.join(" ")) "\u{201d}. " }
         @for said in &shown.query.left_out { "Left out: " (room.text(said)) ". " }

@@ -53,18 +53,21 @@ fn ids(dataset: &Dataset, raw: &str) -> Vec<u32> {
 }
 
 /// The words of a listing, each with its fields.
-fn naive_words(listing: &Value) -> BTreeMap<String, BTreeSet<Field>> {
-    let mut words: BTreeMap<String, BTreeSet<Field>> = BTreeMap::new();
-    let mut field = Field::NameStart;
-    for (name, next) in
-        [("name", Field::City), ("city", Field::State), ("state", Field::Sport), ("sport", Field::Sport)]
-    {
+fn naive_words(listing: &Value) -> BTreeMap<String, BTreeSet<ListingField>> {
+    let mut words: BTreeMap<String, BTreeSet<ListingField>> = BTreeMap::new();
+    let mut field = ListingField::NameStart;
+    for (name, next) in [
+        ("name", ListingField::City),
+        ("city", ListingField::State),
+        ("state", ListingField::Sport),
+        ("sport", ListingField::Sport),
+    ] {
         each_word(&folded(listing[name].as_str().unwrap_or_default()), true, |own| {
             words.entry(own.to_owned()).or_default().insert(field);
-            field = field.max(if name == "name" { Field::Name } else { field });
+            field = field.max(if name == "name" { ListingField::Name } else { field });
             // Each of these scripts' letters is a place where a word may begin.
             for (at, _) in own.char_indices().skip(1).filter(|(_, letter)| is_unspaced(*letter) && name == "name") {
-                words.entry(own[at..].to_owned()).or_default().insert(Field::Name);
+                words.entry(own[at..].to_owned()).or_default().insert(ListingField::Name);
             }
         });
         field = next;
@@ -75,7 +78,7 @@ fn naive_words(listing: &Value) -> BTreeMap<String, BTreeSet<Field>> {
 /// What one word, so many after the first, is worth in a listing, by comparing it with each of the listing's words; `None`: it
 /// does not match. `is_last`: `None` for two words as one.
 fn naive_rank(listing: &Value, word: &str, at: usize, is_where: bool, is_last: Option<bool>) -> Option<Rank> {
-    let of_word = |(own, fields): (&String, &BTreeSet<Field>)| {
+    let of_word = |(own, fields): (&String, &BTreeSet<ListingField>)| {
         let found = Occurrence::within(fields.iter().map(|field| *field as u32));
         let kind = naive(word, own, is_last.unwrap_or(false));
         // As one word with its neighbour, it has no typing error and is no plural: `golf s` is not `golf`.
@@ -497,7 +500,7 @@ fn words_that_nothing_has_and_those_beyond_the_eighth_are_named() {
 #[test]
 fn a_sport_is_found_by_the_name_that_its_index_shows() {
     let sports = r#"[{"slug": "football", "name": "American Football", "count": 1}]"#;
-    let raw = Bytes::from(r#"{"id": 1, "name": "Field", "sport": "football"}"#);
+    let raw = Bytes::from(r#"{"id": 1, "name": "ListingField", "sport": "football"}"#);
     let summaries = vec![Summary { id: ListingId(1), hash: ContentHash::of(&raw), raw }];
     let taxonomies = [Arc::from(sports), Arc::from("[]"), Arc::from("[]")];
     let content = Content { envelope: Envelope::default(), taxonomies, summaries };

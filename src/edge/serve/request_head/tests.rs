@@ -35,11 +35,11 @@ impl AsyncRead for Pieces {
     }
 }
 
-fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<BytesMut, Unread> {
+fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<BytesMut, UnreadHead> {
     read(&mut Pieces::of(pieces), None).now_or_never().unwrap()
 }
 
-fn read_text(text: &str) -> Result<BytesMut, Unread> {
+fn read_text(text: &str) -> Result<BytesMut, UnreadHead> {
     read_pieces([text.as_bytes()])
 }
 
@@ -66,7 +66,7 @@ fn a_head_is_read_to_its_end_however_it_comes() {
         assert_eq!(read_pieces(bytes).unwrap(), text.as_bytes(), "byte by byte: {text:?}");
         for end in 1..text.len() {
             let cut = read_text(&text[..end]);
-            assert_eq!(cut, Err(Unread::Gone), "{:?}", &text[..end]);
+            assert_eq!(cut, Err(UnreadHead::Gone), "{:?}", &text[..end]);
         }
     }
 }

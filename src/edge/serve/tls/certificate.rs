@@ -261,10 +261,10 @@ impl Watched {
         }
         let contents = renewal.files.read();
         let look = renewal.look(&contents, true);
-        if look == Look::Unchanged {
+        if look == FilesLook::Unchanged {
             tracing::info!(until = %renewal.current.until(), "the certificate files have not changed");
         }
-        look == Look::Renewed
+        look == FilesLook::Renewed
     }
 }
 
@@ -281,7 +281,7 @@ pub(crate) struct Renewal {
 
 /// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum FilesLook {
     Unchanged,
     Renewed,
     /// Perhaps one of the two files is still being replaced.
@@ -319,12 +319,12 @@ impl Renewal {
     }
 
     /// Takes new and usable contents. `asked`: an operator waits for the verdict.
-    fn look(&mut self, contents: &Contents, asked: bool) -> Look {
+    fn look(&mut self, contents: &Contents, asked: bool) -> FilesLook {
         let seen = contents.fingerprint();
         let complaint = self.current.problem.lock().is_some();
         if seen == self.known && !(asked && complaint) {
             self.doubtful = None;
-            return Look::Unchanged;
+            return FilesLook::Unchanged;
         }
         let errors = match self.files.judge(contents, &self.provider) {
             Ok(certificate) => {
@@ -333,18 +333,18 @@ impl Renewal {
                 *self.current.problem.lock() = None;
                 tracing::info!(%until, "the certificate was renewed");
                 (self.known, self.doubtful) = (seen, None);
-                return Look::Renewed;
+                return FilesLook::Renewed;
             }
             Err(errors) => errors,
         };
         if !asked && self.doubtful != Some(seen) {
             self.doubtful = Some(seen);
-            return Look::Doubtful;
+            return FilesLook::Doubtful;
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
         let told = format!("the new certificate cannot be used; the old one stays: {}", errors.join("; "));
         *self.current.problem.lock() = Some(told);
         (self.known, self.doubtful) = (seen, None);
-        Look::Broken
+        FilesLook::Broken
     }
 }

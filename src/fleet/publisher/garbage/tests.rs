@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::meta::Certificate;
 use crate::fleet::head::{FORMAT, NamedBundle, NamedJournal};
-use crate::fleet::place::PutMode;
+use crate::fleet::prefix::PutMode;
 
 const NOW: i64 = 1_790_000_000_000;
 const KEEP: i64 = 1000;
@@ -42,7 +42,7 @@ fn head(n: u8) -> Head {
     }
 }
 
-fn listed(key: Key, bytes: u64, age: i64) -> Listed {
+fn listed(key: ObjectKey, bytes: u64, age: i64) -> Listed {
     Listed { key, bytes, modified_ms: NOW - age, tag: Some("1".to_owned()) }
 }
 
@@ -64,7 +64,7 @@ fn objects(head: &Head, age: i64) -> Vec<Listed> {
 }
 
 fn with_head(objects: impl IntoIterator<Item = Listed>) -> Vec<Listed> {
-    objects.into_iter().chain([listed(Key::Head, 50, 0)]).collect()
+    objects.into_iter().chain([listed(ObjectKey::Head, 50, 0)]).collect()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_no_head_names_is_removed_when_it_is_old_enough() {
         let all = with_head([objects(&own, 5), objects(&old, age)].concat());
         let chores = of(&all, &own, false, &own, KEEP);
         assert_eq!((chores.remove.len(), chores.renew.len(), chores.lost.len()), (removed, 0, 0), "{age}");
-        assert!(!chores.remove.contains(&Key::Head));
+        assert!(!chores.remove.contains(&ObjectKey::Head));
     }
 }
 
@@ -83,7 +83,7 @@ fn neither_our_chain_nor_that_of_the_head_in_the_store_is_removed() {
     let (own, other, old) = (head(10), head(20), head(30));
     let all = with_head([objects(&own, 2 * KEEP), objects(&other, 2 * KEEP), objects(&old, 2 * KEEP)].concat());
     let chores = of(&all, &own, false, &other, KEEP);
-    let old: Vec<Key> = objects(&old, 0).into_iter().map(|object| object.key).collect();
+    let old: Vec<ObjectKey> = objects(&old, 0).into_iter().map(|object| object.key).collect();
     assert_eq!(chores.remove, old);
     assert_eq!(chores.renew.len(), 3, "our own are written again");
 }
@@ -122,11 +122,11 @@ fn each_version_of_an_object_is_read_back_once_and_the_full_bundle_last() {
     let own = head(10);
     let mut all = with_head(objects(&own, 0));
     let all_doubts = of(&all, &own, false, &own, KEEP).doubts;
-    let keys: Vec<&Key> = all_doubts.iter().map(|doubt| &doubt.key).collect();
+    let keys: Vec<&ObjectKey> = all_doubts.iter().map(|doubt| &doubt.key).collect();
     let key = |bundle: &NamedBundle| bundle.key();
     assert_eq!(keys, [&own.journal.key(), &key(&own.deltas[0]), &key(&own.full)]);
     assert_eq!(all_doubts[1].file, file(100, 11));
-    let good: HashMap<Key, Option<String>> = all_doubts.into_iter().map(|doubt| (doubt.key, doubt.tag)).collect();
+    let good: HashMap<ObjectKey, Option<String>> = all_doubts.into_iter().map(|doubt| (doubt.key, doubt.tag)).collect();
     assert_eq!(chores(&all, &chain(&own, false), &own, &good, KEEP).doubts, []);
     let delta = all.iter_mut().find(|object| object.key == key(&own.deltas[0])).unwrap();
     delta.tag = Some("2".to_owned());
@@ -140,7 +140,7 @@ fn signatures_are_read_back_too() {
     let signatures = own.chain().map(|bundle| listed(bundle.key().signature(), 300, 0));
     let all = with_head(objects(&own, 0).into_iter().chain(signatures));
     let doubts = of(&all, &own, true, &own, KEEP).doubts;
-    let signed: Vec<_> = doubts.iter().filter(|doubt| matches!(doubt.key, Key::Signature(_))).collect();
+    let signed: Vec<_> = doubts.iter().filter(|doubt| matches!(doubt.key, ObjectKey::Signature(_))).collect();
     assert_eq!((doubts.len(), signed.len()), (5, 2));
     assert_eq!((signed[0].file, signed[1].file), (file(300, 90), file(300, 91)));
 }
@@ -154,7 +154,7 @@ fn without_a_head_in_the_list_nothing_is_done() {
 #[test]
 fn signatures_go_with_their_bundles() {
     let own = head(10);
-    let gone = Key::Delta(digest(70).short(), digest(71).short());
+    let gone = ObjectKey::Delta(digest(70).short(), digest(71).short());
     let all = with_head([objects(&own, 0), vec![listed(gone.clone().signature(), 300, 2 * KEEP)]].concat());
     assert_eq!(of(&all, &own, false, &own, KEEP).remove, [gone.signature()]);
 }
@@ -185,18 +185,18 @@ fn chain_of_texts(deltas: u8) -> Chain {
 /// An object store in a directory.
 struct Directory {
     dir: tempfile::TempDir,
-    place: Place,
+    place: Prefix,
 }
 
 impl Directory {
     /// It has the objects of a chain; their keys.
-    async fn with(own: &Chain) -> (Self, Vec<Key>) {
+    async fn with(own: &Chain) -> (Self, Vec<ObjectKey>) {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[publish]\nurl = \"file://{}\"", dir.path().display());
         let config = Config::from_text(&text).unwrap().config.publish;
-        let place = Place::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
+        let place = Prefix::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
         let this = Self { dir, place };
-        let keys: Vec<Key> = own.objects().map(|(key, _)| key).collect();
+        let keys: Vec<ObjectKey> = own.objects().map(|(key, _)| key).collect();
         let last = std::iter::repeat(TEXTS[2]);
         for (key, text) in keys.iter().zip(TEXTS.into_iter().chain(last)) {
             this.write(key, text).await;
@@ -204,20 +204,20 @@ impl Directory {
         (this, keys)
     }
 
-    async fn write(&self, key: &Key, text: &'static str) {
+    async fn write(&self, key: &ObjectKey, text: &'static str) {
         let text = Bytes::from_static(text.as_bytes());
         self.place.write(key, text, PutMode::Overwrite).await.unwrap();
     }
 
     /// From now on this object cannot be read: it is a link to itself.
-    fn break_off(&self, key: &Key) {
+    fn break_off(&self, key: &ObjectKey) {
         let path = self.dir.path().join(key.to_string());
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&path, &path).unwrap();
     }
 
     /// Reads the objects of a chain back.
-    async fn judged(&self, reads: &mut ReadBack, own: &Chain) -> Vec<Key> {
+    async fn judged(&self, reads: &mut ReadBack, own: &Chain) -> Vec<ObjectKey> {
         let doubts = own.objects().map(|(key, file)| Doubt { key, tag: None, file });
         reads.begin(&self.place, doubts.collect());
         while !reads.is_done() {

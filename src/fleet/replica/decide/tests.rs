@@ -37,22 +37,22 @@ fn a_replica_fetches_what_it_lacks_and_nothing_else() {
     let other = head(9, 20, 22);
     for (at, head, want) in [
         // An empty disk.
-        (stand(None, None), &new, Decision::Full(&new.full, &new.deltas)),
-        (stand(None, None), &head(3, 5, 5), Decision::Full(&bundle(None, 5), &[])),
+        (stand(None, None), &new, HeadDecision::Full(&new.full, &new.deltas)),
+        (stand(None, None), &head(3, 5, 5), HeadDecision::Full(&bundle(None, 5), &[])),
         // Along the chain.
-        (stand(Some(&old), Some(3)), &new, Decision::Deltas(&new.deltas[2..])),
-        (stand(Some(&old), Some(1)), &new, Decision::Deltas(&new.deltas)),
-        (stand(Some(&old), Some(6)), &new, Decision::Renew),
+        (stand(Some(&old), Some(3)), &new, HeadDecision::Deltas(&new.deltas[2..])),
+        (stand(Some(&old), Some(1)), &new, HeadDecision::Deltas(&new.deltas)),
+        (stand(Some(&old), Some(6)), &new, HeadDecision::Renew),
         // On no chain of it.
-        (stand(Some(&old), Some(3)), &other, Decision::Full(&other.full, &other.deltas)),
-        (stand(Some(&old), None), &new, Decision::Full(&new.full, &new.deltas)),
+        (stand(Some(&old), Some(3)), &other, HeadDecision::Full(&other.full, &other.deltas)),
+        (stand(Some(&old), None), &new, HeadDecision::Full(&new.full, &new.deltas)),
         // The same head once more.
-        (stand(Some(&new), Some(6)), &new, Decision::Nothing),
+        (stand(Some(&new), Some(6)), &new, HeadDecision::Nothing),
         // It was taken, and its data is gone: by an import or a repair.
-        (stand(Some(&new), None), &new, Decision::Full(&new.full, &new.deltas)),
-        (stand(Some(&new), Some(5)), &new, Decision::Deltas(&new.deltas[4..])),
+        (stand(Some(&new), None), &new, HeadDecision::Full(&new.full, &new.deltas)),
+        (stand(Some(&new), Some(5)), &new, HeadDecision::Deltas(&new.deltas[4..])),
         // A rollback of the publisher: an earlier snapshot under a higher number.
-        (stand(Some(&old), Some(3)), &head(8, 1, 2), Decision::Full(&bundle(None, 1), &[bundle(Some(1), 2)])),
+        (stand(Some(&old), Some(3)), &head(8, 1, 2), HeadDecision::Full(&bundle(None, 1), &[bundle(Some(1), 2)])),
     ] {
         assert_eq!(decide(&at, head), want, "{at:?}");
     }
@@ -63,10 +63,13 @@ fn a_head_that_is_not_higher_is_refused_whatever_it_names() {
     let taken = head(9, 1, 6);
     for digest in [None, Some(1), Some(6), Some(9)] {
         let at = stand(Some(&taken), digest);
-        assert_eq!(decide(&at, &head(8, 1, 6)), Decision::Refuse(HeadRefused::Older { found: 8, taken: 9 }));
-        assert_eq!(decide(&at, &head(0, 1, 7)), Decision::Refuse(HeadRefused::Older { found: 0, taken: 9 }));
-        assert_eq!(decide(&at, &head(9, 1, 7)), Decision::Refuse(HeadRefused::Rival(9)));
-        assert_eq!(decide(&at, &Head { confirmed_ms: 5, ..taken.clone() }), Decision::Refuse(HeadRefused::Rival(9)));
+        assert_eq!(decide(&at, &head(8, 1, 6)), HeadDecision::Refuse(HeadRefused::Older { found: 8, taken: 9 }));
+        assert_eq!(decide(&at, &head(0, 1, 7)), HeadDecision::Refuse(HeadRefused::Older { found: 0, taken: 9 }));
+        assert_eq!(decide(&at, &head(9, 1, 7)), HeadDecision::Refuse(HeadRefused::Rival(9)));
+        assert_eq!(
+            decide(&at, &Head { confirmed_ms: 5, ..taken.clone() }),
+            HeadDecision::Refuse(HeadRefused::Rival(9))
+        );
     }
 }
 
@@ -99,14 +102,14 @@ proptest! {
             let before = at.taken.sequence;
             let end = head.end().digest;
             match decide(&at, &head) {
-                Decision::Refuse(_) => prop_assert!(sequence <= before),
-                Decision::Nothing => prop_assert_eq!(&at.taken, &taken(&head)),
+                HeadDecision::Refuse(_) => prop_assert!(sequence <= before),
+                HeadDecision::Nothing => prop_assert_eq!(&at.taken, &taken(&head)),
                 found => {
                     prop_assert!(sequence > before || at.taken == taken(&head));
                     // What it fetches leads from where it stands to the end.
                     let (from, last) = match found {
-                        Decision::Full(full, deltas) => (None, deltas.last().unwrap_or(full).digest),
-                        Decision::Deltas(deltas) => (deltas[0].base, deltas.last().unwrap().digest),
+                        HeadDecision::Full(full, deltas) => (None, deltas.last().unwrap_or(full).digest),
+                        HeadDecision::Deltas(deltas) => (deltas[0].base, deltas.last().unwrap().digest),
                         _ => (Some(end), end),
                     };
                     prop_assert_eq!(last, end);
@@ -123,7 +126,7 @@ proptest! {
 }
 
 fn missing() -> FollowError {
-    PlaceError::Missing("full/x.gsb".to_owned()).into()
+    PrefixError::Missing("full/x.gsb".to_owned()).into()
 }
 
 fn wrong() -> FollowError {

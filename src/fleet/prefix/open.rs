@@ -19,7 +19,7 @@ use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, R
 use url::Position;
 
 use super::client::StoreConnector;
-use super::{CALL, PACE, Place, PlaceError};
+use super::{CALL, PACE, Prefix, PrefixError};
 use crate::config::{ObjectStoreUrl, PASSWORD, Proxy, StoreKind, StoreOptions, USERNAME};
 
 /// A pause before each retry of a small call, doubled each time. Longer ones are up to the caller.
@@ -52,9 +52,9 @@ macro_rules! build {
     }};
 }
 
-impl Place {
+impl Prefix {
     /// The place at an address.
-    pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions, proxy: &Proxy) -> Result<Self, PlaceError> {
+    pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions, proxy: &Proxy) -> Result<Self, PrefixError> {
         let connector = StoreConnector { proxy: proxy.clone(), authorization: basic(options) };
         let (store, endpoint): (Arc<dyn ObjectStore>, _) = match url.kind() {
             StoreKind::S3 => {
@@ -117,7 +117,7 @@ fn retries() -> RetryConfig {
 }
 
 /// The library's messages about options may show their values; its keys are enough.
-fn wrong(error: &object_store::Error) -> PlaceError {
+fn wrong(error: &object_store::Error) -> PrefixError {
     let text = match error {
         object_store::Error::Generic { source, .. } => source.to_string(),
         error => error.to_string(),
@@ -126,5 +126,5 @@ fn wrong(error: &object_store::Error) -> PlaceError {
         Some((_, kind)) => format!("the value (not shown) is not a {}", kind.to_lowercase()),
         None => text,
     };
-    PlaceError::Options(shown)
+    PrefixError::Options(shown)
 }

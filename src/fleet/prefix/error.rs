@@ -19,7 +19,7 @@ const METADATA: [&str; 2] = ["http://169.254.169.254/", "http://metadata.google.
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PlaceError {
+pub(crate) enum PrefixError {
     /// The configuration does not make a client.
     #[error("{0}")]
     Options(String),
@@ -83,13 +83,13 @@ pub(crate) enum PlaceError {
     File(String),
 }
 
-impl From<io::Error> for PlaceError {
+impl From<io::Error> for PrefixError {
     fn from(error: io::Error) -> Self {
         Self::File(error.to_string())
     }
 }
 
-impl PlaceError {
+impl PrefixError {
     /// The word for metrics.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
@@ -249,7 +249,7 @@ mod tests {
     fn causes_in_the_system_are_told_apart() {
         let of = |kind: std::io::ErrorKind| {
             let source = Box::new(std::io::Error::from(kind));
-            PlaceError::of("head.json", &object_store::Error::Generic { store: "X", source }).as_str()
+            PrefixError::of("head.json", &object_store::Error::Generic { store: "X", source }).as_str()
         };
         assert_eq!(of(std::io::ErrorKind::StorageFull), "full");
         assert_eq!(of(std::io::ErrorKind::ReadOnlyFilesystem), "forbidden");
@@ -260,7 +260,7 @@ mod tests {
     fn an_error_says_what_helps() {
         let told = |store, text: &str| {
             let source = Box::new(std::io::Error::other(text.to_owned()));
-            PlaceError::of("full/x.gsb", &object_store::Error::Generic { store, source }).to_string()
+            PrefixError::of("full/x.gsb", &object_store::Error::Generic { store, source }).to_string()
         };
         let role = "Error performing PUT http://169.254.169.254/latest/api/token in 1s - Server returned 403";
         assert!(told("S3", role).starts_with("no credentials are set (for S3: AWS_ACCESS_KEY_ID and"));
@@ -270,7 +270,7 @@ mod tests {
         assert!(told("S3", bucket).ends_with("404 Not Found: NoSuchBucket: It is not there"), "{}", told("S3", bucket));
         let source = Box::new(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         let error = object_store::Error::Generic { store: "LocalFileSystem", source };
-        let (told, word) = (PlaceError::of("x", &error).to_string(), PlaceError::of("x", &error).as_str());
+        let (told, word) = (PrefixError::of("x", &error).to_string(), PrefixError::of("x", &error).as_str());
         assert!(told.contains("make it writable for the user that grandstand runs as"), "{told}");
         assert_eq!(word, "forbidden");
     }

@@ -1,6 +1,6 @@
 //! The place: one prefix of an object store, with deadlines.
 //!
-//! Reads, writes, lists and removes objects by their [`Key`], without knowing what they mean. Small objects are read and
+//! Reads, writes, lists and removes objects by their [`ObjectKey`], without knowing what they mean. Small objects are read and
 //! written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The client is that
 //! of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
 
@@ -25,10 +25,10 @@ use object_store::{GetOptions, GetRange, GetResult, MultipartUpload, ObjectStore
 use tokio::time::timeout;
 
 use super::head::FileHash;
-use super::keys::Key;
+use super::keys::ObjectKey;
 use crate::tasks::blocking;
 
-pub(crate) use error::PlaceError;
+pub(crate) use error::PrefixError;
 /// When an object may be written, and one version of it, as the object store tells versions apart.
 pub(crate) use object_store::{PutMode, UpdateVersion};
 
@@ -49,7 +49,7 @@ struct Expected(u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     /// Its name.
-    pub key: Key,
+    pub key: ObjectKey,
     /// Its length.
     pub bytes: u64,
     /// When it was written, by the object store's clock; milliseconds since the epoch.
@@ -76,7 +76,7 @@ const DIRECTORIES: [&str; 4] = ["", "full", "delta", "journal"];
 
 /// A prefix of an object store; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Prefix {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     /// The directory, of an object store of files.
@@ -119,7 +119,7 @@ pub(crate) struct Download {
 impl Download {
     /// The next piece; `None` at the end. Fails when nothing comes for [`PIECE`], or less than [`FLOOR`] a second for
     /// [`PACE`].
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PlaceError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PrefixError> {
         let period = self.period;
         let mut silence = Duration::ZERO;
         loop {
@@ -131,15 +131,15 @@ impl Download {
             let bytes = piece.as_ref().and_then(|piece| piece.as_ref()?.as_ref().ok()).map_or(0, Bytes::len);
             let all = self.pace.bytes + bytes as u64;
             let Some(pace) = self.pace.after(waited, bytes, period) else {
-                return Err(PlaceError::Drips { key: self.key.clone(), bytes: all, seconds: period.as_secs() });
+                return Err(PrefixError::Drips { key: self.key.clone(), bytes: all, seconds: period.as_secs() });
             };
             self.pace = pace;
             if let Some(piece) = piece {
-                return piece.transpose().map_err(|error| PlaceError::of(&self.key, &error));
+                return piece.transpose().map_err(|error| PrefixError::of(&self.key, &error));
             }
             silence += waited;
             if silence >= PIECE {
-                return Err(PlaceError::slow(&self.key, PIECE));
+                return Err(PrefixError::slow(&self.key, PIECE));
             }
         }
     }
@@ -152,8 +152,8 @@ pub(crate) fn impossible() -> PutMode {
     PutMode::Update(UpdateVersion { e_tag, version: Some("1".to_owned()) })
 }
 
-impl Place {
-    fn path(&self, key: &Key) -> Path {
+impl Prefix {
+    fn path(&self, key: &ObjectKey) -> Path {
         // Keys have no character that a path does not take.
         let path = if self.prefix.as_ref().is_empty() { key.to_string() } else { format!("{}/{key}", self.prefix) };
         Path::from(path)
@@ -166,20 +166,20 @@ impl Place {
 
     /// All objects of ours below the prefix, in no order. Fails if there are more than [`MOST_LISTED`], or after
     /// [`LONGEST_LIST`].
-    pub(crate) async fn list(&self) -> Result<Vec<Listed>, PlaceError> {
+    pub(crate) async fn list(&self) -> Result<Vec<Listed>, PrefixError> {
         let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
         let mut objects = self.store.list(prefix);
         let (mut listed, mut seen) = (Vec::new(), 0_u64);
         let end = Instant::now() + LONGEST_LIST;
         loop {
             let next = timeout(PIECE, objects.next()).await;
-            let Some(object) = next.map_err(|_elapsed| PlaceError::slow("a list", PIECE))? else {
+            let Some(object) = next.map_err(|_elapsed| PrefixError::slow("a list", PIECE))? else {
                 return Ok(listed);
             };
-            let object = object.map_err(|error| PlaceError::of("the list of objects", &error))?;
+            let object = object.map_err(|error| PrefixError::of("the list of objects", &error))?;
             seen += 1;
             if listed.len() >= MOST_LISTED || Instant::now() >= end {
-                return Err(PlaceError::Failed(format!(
+                return Err(PrefixError::Failed(format!(
                     "the list of objects below the prefix is too long (at most {MOST_LISTED} objects of publishers, within \
                      {} s): it has {seen} so far, {} of them of publishers; use a prefix that has nothing else",
                     LONGEST_LIST.as_secs(),
@@ -187,7 +187,7 @@ impl Place {
                 )));
             }
             let name = object.location.as_ref().strip_prefix(self.prefix.as_ref()).unwrap_or_default();
-            if let Some(key) = Key::parse(name.trim_start_matches('/')) {
+            if let Some(key) = ObjectKey::parse(name.trim_start_matches('/')) {
                 let modified_ms = object.last_modified.timestamp_millis();
                 listed.push(Listed { key, bytes: object.size, modified_ms, tag: object.e_tag });
             }
@@ -195,10 +195,10 @@ impl Place {
     }
 
     /// Removes an object. One that is not there is removed already.
-    pub(crate) async fn delete(&self, key: &Key) -> Result<(), PlaceError> {
+    pub(crate) async fn delete(&self, key: &ObjectKey) -> Result<(), PrefixError> {
         let path = self.path(key);
         match self.within(key, CALL, self.store.delete(&path)).await {
-            Err(PlaceError::Missing(_)) => Ok(()),
+            Err(PrefixError::Missing(_)) => Ok(()),
             deleted => deleted,
         }
     }
@@ -206,21 +206,21 @@ impl Place {
     /// Reads an object of at most `most` bytes, and its version; `None`: it still is the version `known`.
     pub(crate) async fn read(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         most: u64,
         known: Option<&UpdateVersion>,
-    ) -> Result<Option<(Bytes, UpdateVersion)>, PlaceError> {
+    ) -> Result<Option<(Bytes, UpdateVersion)>, PrefixError> {
         let if_none_match = known.and_then(|known| known.e_tag.clone());
         let is_conditional = if_none_match.is_some();
         let options = GetOptions { if_none_match, ..expecting(most) };
         let path = self.path(key);
         let answer = timeout(CALL, self.store.get_opts(&path, options)).await;
-        let answer = match answer.map_err(|_elapsed| PlaceError::slow(&key.to_string(), CALL))? {
+        let answer = match answer.map_err(|_elapsed| PrefixError::slow(&key.to_string(), CALL))? {
             Err(object_store::Error::NotModified { .. }) if is_conditional => return Ok(None),
             Err(object_store::Error::NotModified { .. }) => {
-                return Err(PlaceError::Failed(format!("it answered 304 to an unconditional request for {key}")));
+                return Err(PrefixError::Failed(format!("it answered 304 to an unconditional request for {key}")));
             }
-            answer => answer.map_err(|error| PlaceError::of(&key.to_string(), &error))?,
+            answer => answer.map_err(|error| PrefixError::of(&key.to_string(), &error))?,
         };
         let (e_tag, version) = (answer.meta.e_tag.clone(), answer.meta.version.clone());
         let version = UpdateVersion { e_tag, version };
@@ -228,7 +228,7 @@ impl Place {
         if is_conditional && known == Some(&version) {
             return Ok(None);
         }
-        let too_large = || PlaceError::TooLarge { key: key.to_string(), most };
+        let too_large = || PrefixError::TooLarge { key: key.to_string(), most };
         if answer.meta.size > most {
             return Err(too_large());
         }
@@ -244,14 +244,14 @@ impl Place {
 
     /// Whether an object has this length and this hash; an object that is missing has not. Its bytes go `into` a file, if
     /// there is one.
-    pub(crate) async fn matches<E: From<PlaceError> + From<io::Error>>(
+    pub(crate) async fn matches<E: From<PrefixError> + From<io::Error>>(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         known: FileHash,
         mut into: Option<File>,
     ) -> Result<bool, E> {
         let mut download = match self.download(key, 0, known.bytes).await {
-            Err(PlaceError::Missing(_)) => return Ok(false),
+            Err(PrefixError::Missing(_)) => return Ok(false),
             download => download?,
         };
         let (mut hasher, mut read) = (blake3::Hasher::new(), 0);
@@ -269,7 +269,7 @@ impl Place {
     }
 
     /// Reads an object from the byte `from` on, as a stream. `bytes`: its length, if the object store does not say it.
-    pub(crate) async fn download(&self, key: &Key, from: u64, bytes: u64) -> Result<Download, PlaceError> {
+    pub(crate) async fn download(&self, key: &ObjectKey, from: u64, bytes: u64) -> Result<Download, PrefixError> {
         let range = (from > 0).then_some(GetRange::Offset(from));
         let options = GetOptions { range, ..expecting(bytes) };
         let path = self.path(key);
@@ -277,14 +277,19 @@ impl Place {
         Ok(self.downloading(key, answer))
     }
 
-    fn downloading(&self, key: &Key, answer: GetResult) -> Download {
+    fn downloading(&self, key: &ObjectKey, answer: GetResult) -> Download {
         let (bytes, pieces) = (answer.meta.size, answer.into_stream());
         Download { bytes, key: key.to_string(), pieces, period: self.period, pace: Pace::default() }
     }
 
-    /// Writes a small object. [`PlaceError::Changed`]: the condition of `mode` does not hold.
-    /// [`PlaceError::Unsupported`]: the object store has no such condition.
-    pub(crate) async fn write(&self, key: &Key, bytes: Bytes, mode: PutMode) -> Result<UpdateVersion, PlaceError> {
+    /// Writes a small object. [`PrefixError::Changed`]: the condition of `mode` does not hold.
+    /// [`PrefixError::Unsupported`]: the object store has no such condition.
+    pub(crate) async fn write(
+        &self,
+        key: &ObjectKey,
+        bytes: Bytes,
+        mode: PutMode,
+    ) -> Result<UpdateVersion, PrefixError> {
         let path = self.path(key);
         // Journals can be some MiB.
         let limit = CALL + Duration::from_secs(bytes.len() as u64 >> 16);
@@ -292,7 +297,7 @@ impl Place {
             let is_new = match mode {
                 PutMode::Overwrite => false,
                 PutMode::Create => true,
-                PutMode::Update(_) => return Err(PlaceError::Unsupported("a directory has no conditions".to_owned())),
+                PutMode::Update(_) => return Err(PrefixError::Unsupported("a directory has no conditions".to_owned())),
             };
             self.file(key, limit, io::Cursor::new(bytes), is_new).await?;
             let written = self.within(key, CALL, self.store.head(&path)).await?;
@@ -304,7 +309,7 @@ impl Place {
     }
 
     /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
-    pub(crate) async fn write_file(&self, key: &Key, mut file: File, bytes: u64) -> Result<(), PlaceError> {
+    pub(crate) async fn write_file(&self, key: &ObjectKey, mut file: File, bytes: u64) -> Result<(), PrefixError> {
         if self.directory.is_some() {
             let limit = PART_TIME + Duration::from_secs(bytes >> 20);
             return self.file(key, limit, file.take(bytes), false).await;
@@ -338,22 +343,22 @@ impl Place {
     /// Writes an object of a store of files. `is_new`: fails if there is one of that name.
     async fn file(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         limit: Duration,
         from: impl io::Read + Send + 'static,
         is_new: bool,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), PrefixError> {
         let path = self.directory.as_ref().map(|directory| directory.join(key.to_string())).unwrap_or_default();
         let shown = path.display().to_string();
         let written = timeout(limit, blocking(move || files::write(&path, from, is_new))).await;
-        written.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?.map_err(|source| {
+        written.map_err(|_elapsed| PrefixError::slow(&key.to_string(), limit))?.map_err(|source| {
             let error = match source.kind() {
                 io::ErrorKind::AlreadyExists => {
                     object_store::Error::AlreadyExists { path: shown, source: Box::new(source) }
                 }
                 _ => object_store::Error::Generic { store: "LocalFileSystem", source: Box::new(source) },
             };
-            PlaceError::of(&key.to_string(), &error)
+            PrefixError::of(&key.to_string(), &error)
         })
     }
 
@@ -362,7 +367,7 @@ impl Place {
     ///
     /// An object is written to `<name>#<number>` first, and no list shows that. Other object stores have parts of
     /// large objects instead, which rules of the bucket remove.
-    pub(crate) fn sweep(&self, older: Duration) -> Result<(), PlaceError> {
+    pub(crate) fn sweep(&self, older: Duration) -> Result<(), PrefixError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         for below in DIRECTORIES {
             // It is made with its first object.
@@ -376,7 +381,7 @@ impl Place {
                 let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
                 let is_old = age.is_some_and(|age| age > older);
                 if is_old && is_unfinished(below, &name.to_string_lossy()) {
-                    fs::remove_file(entry.path()).map_err(|error| PlaceError::Failed(error.to_string()))?;
+                    fs::remove_file(entry.path()).map_err(|error| PrefixError::Failed(error.to_string()))?;
                 }
             }
         }
@@ -386,12 +391,12 @@ impl Place {
     /// Waits for an answer of the object store, at most so long.
     async fn within<T>(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         limit: Duration,
         call: impl Future<Output = object_store::Result<T>>,
-    ) -> Result<T, PlaceError> {
-        let answer = timeout(limit, call).await.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?;
-        answer.map_err(|error| PlaceError::of(&key.to_string(), &error))
+    ) -> Result<T, PrefixError> {
+        let answer = timeout(limit, call).await.map_err(|_elapsed| PrefixError::slow(&key.to_string(), limit))?;
+        answer.map_err(|error| PrefixError::of(&key.to_string(), &error))
     }
 }
 
@@ -409,11 +414,11 @@ fn is_unfinished(below: &str, name: &str) -> bool {
 
 /// Whether a file is one of our objects.
 fn is_object(below: &str, name: &str) -> bool {
-    PathBuf::from(below).join(name).to_str().is_some_and(|key| Key::parse(key).is_some())
+    PathBuf::from(below).join(name).to_str().is_some_and(|key| ObjectKey::parse(key).is_some())
 }
 
 /// The next bytes of a file, and the file again.
-async fn piece(mut file: File, bytes: u64) -> Result<(File, PutPayload), PlaceError> {
+async fn piece(mut file: File, bytes: u64) -> Result<(File, PutPayload), PrefixError> {
     let read = blocking(move || {
         let mut piece = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         file.read_exact(&mut piece).map(|()| (file, PutPayload::from(piece)))

@@ -22,7 +22,7 @@ fn now() -> Duration {
 }
 
 /// A place that nobody else uses, also when tests begin at the same tick of the clock.
-fn place() -> Place {
+fn place() -> Prefix {
     static PLACES: AtomicUsize = AtomicUsize::new(0);
     let options = given("OPTIONS");
     let options = options.lines().filter_map(|line| line.split_once('='));
@@ -31,10 +31,10 @@ fn place() -> Place {
     let url = format!("{}/place/{}-{nth}", given("URL"), now().as_nanos());
     let text = format!("[publish]\nurl = \"{url}\"\n[publish.options]\n{}\n", options.join("\n"));
     let config = Config::from_text(&text).unwrap().config.publish;
-    Place::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options, &config.proxy).unwrap()
+    Prefix::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options, &config.proxy).unwrap()
 }
 
-async fn tag(place: &Place, key: &Key) -> Option<String> {
+async fn tag(place: &Prefix, key: &ObjectKey) -> Option<String> {
     let listed = place.list().await.unwrap();
     listed.into_iter().find(|object| object.key == *key).unwrap().tag
 }
@@ -44,26 +44,28 @@ async fn tag(place: &Place, key: &Key) -> Option<String> {
 async fn a_real_store_writes_reads_lists_and_removes() {
     let place = place();
     assert_eq!(place.list().await.unwrap(), []);
-    assert!(matches!(place.read(&Key::Head, 100, None).await, Err(PlaceError::Missing(key)) if key == "head.json"));
-    assert!(matches!(place.download(&journal(1), 0, 1).await, Err(PlaceError::Missing(_))));
-    let written = place.write(&Key::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
-    assert_eq!(text(&place, &Key::Head).await, "one");
-    let (_, read) = place.read(&Key::Head, 100, None).await.unwrap().unwrap();
-    assert_eq!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), None);
-    let first = tag(&place, &Key::Head).await;
-    place.write(&Key::Head, Bytes::from_static(b"another"), PutMode::Overwrite).await.unwrap();
+    assert!(
+        matches!(place.read(&ObjectKey::Head, 100, None).await, Err(PrefixError::Missing(key)) if key == "head.json")
+    );
+    assert!(matches!(place.download(&journal(1), 0, 1).await, Err(PrefixError::Missing(_))));
+    let written = place.write(&ObjectKey::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
+    assert_eq!(text(&place, &ObjectKey::Head).await, "one");
+    let (_, read) = place.read(&ObjectKey::Head, 100, None).await.unwrap().unwrap();
+    assert_eq!(place.read(&ObjectKey::Head, 100, Some(&read)).await.unwrap(), None);
+    let first = tag(&place, &ObjectKey::Head).await;
+    place.write(&ObjectKey::Head, Bytes::from_static(b"another"), PutMode::Overwrite).await.unwrap();
     for known in [&read, &written] {
-        let found = place.read(&Key::Head, 100, Some(known)).await.unwrap();
+        let found = place.read(&ObjectKey::Head, 100, Some(known)).await.unwrap();
         assert!(matches!(found, Some((bytes, _)) if bytes == "another"));
     }
-    assert!(matches!(place.read(&Key::Head, 6, None).await, Err(PlaceError::TooLarge { most: 6, .. })));
-    let second = tag(&place, &Key::Head).await;
+    assert!(matches!(place.read(&ObjectKey::Head, 6, None).await, Err(PrefixError::TooLarge { most: 6, .. })));
+    let second = tag(&place, &ObjectKey::Head).await;
     assert!(first.is_some() && first != second, "lists tell versions apart: {first:?} {second:?}");
     let listed = place.list().await.unwrap();
-    assert_eq!((listed.len(), &listed[0].key, listed[0].bytes), (1, &Key::Head, 7));
+    assert_eq!((listed.len(), &listed[0].key, listed[0].bytes), (1, &ObjectKey::Head, 7));
     assert!(now().as_millis().abs_diff(u128::from(listed[0].modified_ms.unsigned_abs())) < 60_000, "{listed:?}");
-    place.delete(&Key::Head).await.unwrap();
-    place.delete(&Key::Head).await.unwrap();
+    place.delete(&ObjectKey::Head).await.unwrap();
+    place.delete(&ObjectKey::Head).await.unwrap();
     assert_eq!(place.list().await.unwrap(), []);
 }
 
@@ -94,24 +96,28 @@ async fn a_real_store_takes_a_file_in_parts_and_gives_it_from_anywhere() {
 async fn a_real_store_has_the_conditions_that_it_is_known_for() {
     let (place, known) = (place(), given("CONDITIONS"));
     let one = || Bytes::from_static(b"one");
-    let first = place.write(&Key::Head, one(), PutMode::Overwrite).await.unwrap();
-    let refused = |written: Result<UpdateVersion, PlaceError>| match written {
-        Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => true,
-        Ok(_) | Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => false,
+    let first = place.write(&ObjectKey::Head, one(), PutMode::Overwrite).await.unwrap();
+    let refused = |written: Result<UpdateVersion, PrefixError>| match written {
+        Err(PrefixError::Changed(_) | PrefixError::Missing(_)) => true,
+        Ok(_) | Err(PrefixError::Unsupported(_) | PrefixError::Failed(_)) => false,
         Err(error) => panic!("{error}"),
     };
-    let creates = refused(place.write(&Key::Head, one(), PutMode::Create).await);
+    let creates = refused(place.write(&ObjectKey::Head, one(), PutMode::Create).await);
     // This is how a publisher finds out.
-    let replaces = refused(place.write(&Key::Head, one(), impossible()).await);
+    let replaces = refused(place.write(&ObjectKey::Head, one(), impossible()).await);
     let found = [("create", creates), ("replace", replaces)].into_iter().filter(|(_, has)| *has);
     assert_eq!(found.map(|(name, _)| name).collect::<Vec<_>>().join(" "), known);
     if replaces {
-        let second = place.write(&Key::Head, Bytes::from_static(b"two"), PutMode::Update(first.clone())).await.unwrap();
-        assert!(matches!(place.write(&Key::Head, one(), PutMode::Update(first)).await, Err(PlaceError::Changed(_))));
-        assert_eq!(text(&place, &Key::Head).await, "two");
-        place.write(&Key::Head, one(), PutMode::Update(second)).await.unwrap();
+        let second =
+            place.write(&ObjectKey::Head, Bytes::from_static(b"two"), PutMode::Update(first.clone())).await.unwrap();
+        assert!(matches!(
+            place.write(&ObjectKey::Head, one(), PutMode::Update(first)).await,
+            Err(PrefixError::Changed(_))
+        ));
+        assert_eq!(text(&place, &ObjectKey::Head).await, "two");
+        place.write(&ObjectKey::Head, one(), PutMode::Update(second)).await.unwrap();
     }
-    place.delete(&Key::Head).await.unwrap();
-    place.write(&Key::Head, one(), PutMode::Create).await.unwrap();
-    place.delete(&Key::Head).await.unwrap();
+    place.delete(&ObjectKey::Head).await.unwrap();
+    place.write(&ObjectKey::Head, one(), PutMode::Create).await.unwrap();
+    place.delete(&ObjectKey::Head).await.unwrap();
 }
