@@ -1,4 +1,4 @@
-//! The place: one prefix of an object store, with deadlines.
+//! A prefix of an object store, read and written with deadlines.
 //!
 //! Reads, writes, lists and removes objects by their [`ObjectKey`], without knowing what they mean. Small objects are read and
 //! written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The client is that
@@ -78,7 +78,7 @@ const DIRECTORIES: [&str; 4] = ["", "full", "delta", "journal"];
 #[derive(Clone)]
 pub(crate) struct Prefix {
     store: Arc<dyn ObjectStore>,
-    prefix: Path,
+    below: Path,
     /// The directory, of an object store of files.
     directory: Option<PathBuf>,
     /// The address of the proxy on the way to it, without user name and password; `None`: it is asked directly.
@@ -155,7 +155,7 @@ pub(crate) fn impossible() -> PutMode {
 impl Prefix {
     fn path(&self, key: &ObjectKey) -> Path {
         // Keys have no character that a path does not take.
-        let path = if self.prefix.as_ref().is_empty() { key.to_string() } else { format!("{}/{key}", self.prefix) };
+        let path = if self.below.as_ref().is_empty() { key.to_string() } else { format!("{}/{key}", self.below) };
         Path::from(path)
     }
 
@@ -167,7 +167,7 @@ impl Prefix {
     /// All objects of ours below the prefix, in no order. Fails if there are more than [`MOST_LISTED`], or after
     /// [`LONGEST_LIST`].
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, PrefixError> {
-        let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
+        let prefix = (!self.below.as_ref().is_empty()).then_some(&self.below);
         let mut objects = self.store.list(prefix);
         let (mut listed, mut seen) = (Vec::new(), 0_u64);
         let end = Instant::now() + LONGEST_LIST;
@@ -186,7 +186,7 @@ impl Prefix {
                     listed.len()
                 )));
             }
-            let name = object.location.as_ref().strip_prefix(self.prefix.as_ref()).unwrap_or_default();
+            let name = object.location.as_ref().strip_prefix(self.below.as_ref()).unwrap_or_default();
             if let Some(key) = ObjectKey::parse(name.trim_start_matches('/')) {
                 let modified_ms = object.last_modified.timestamp_millis();
                 listed.push(Listed { key, bytes: object.size, modified_ms, tag: object.e_tag });

@@ -7,12 +7,12 @@
 //!
 //! # The life of a refresh
 //!
-//! A first crawl (`reading`) fetches every page and taxonomy, batch by batch. If [`pass`](super::pass) finds that they are one
+//! A first crawl (`reading`) fetches every page and taxonomy, batch by batch. If [`pass`] finds that they are one
 //! consistent list, it is published. Closing rounds then revalidate the pages and taxonomies that were not confirmed
 //! since the latest change, until there is one instant at which every copy was current. Between rounds the origin's CDN
 //! has time to drop old copies, and refreshes continue.
 //!
-//! A refresh ([`refresh`](super::refresh)) sends at most five conditional requests. If the answers differ from the newest
+//! A refresh (`refresh`) sends at most five conditional requests. If the answers differ from the newest
 //! snapshot, `amend` places the changed listings by the rule that explains the origin's order
 //! ([`order`](super::order)), reads the pages that hold them, and finds deleted listings by bisection. If a page disagrees or doubt
 //! remains, every page is read again. Whether the list was amended or read again, the conditional requests are then sent

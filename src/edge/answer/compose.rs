@@ -340,7 +340,7 @@ impl ConstantHeaders {
         match asked.precondition(reply.tag.as_ref()) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed()),
             Precondition::NotModified => {
-                (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, AnswerShape::NotModified)
+                (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, AnswerShape::NotModified);
             }
             Precondition::Proceed => {
                 let (coding, variant) = reply.body.variant(asked.coding);

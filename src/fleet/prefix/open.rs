@@ -89,13 +89,13 @@ impl Prefix {
             StoreKind::File | StoreKind::Web => None,
         });
         let proxy = endpoint.and_then(|endpoint| proxy.shown_for(endpoint));
-        Ok(Self { store, prefix, directory: url.directory(), proxy, period: PACE })
+        Ok(Self { store, below: prefix, directory: url.directory(), proxy, period: PACE })
     }
 
     /// The place that all of an object store is.
     #[cfg(test)]
     pub(crate) fn over(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, prefix: Path::default(), directory: None, proxy: None, period: PACE }
+        Self { store, below: Path::default(), directory: None, proxy: None, period: PACE }
     }
 }
 

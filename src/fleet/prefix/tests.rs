@@ -154,7 +154,7 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
     for n in 0..=MOST_LISTED {
         store.put(&Path::from(format!("a/foreign/{n}")), "x".into()).await.unwrap();
     }
-    let place = Prefix { store: Arc::new(store), prefix: Path::from("a"), directory: None, proxy: None, period: PACE };
+    let place = Prefix { store: Arc::new(store), below: Path::from("a"), directory: None, proxy: None, period: PACE };
     place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let listed = place.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key), (1, &journal(1)));
