@@ -3,7 +3,7 @@
 # directory with the files of all. It makes:
 #
 #   grandstand.rb        a Homebrew formula for the tarballs, if the address of the repository is known
-#   SHA256SUMS           the sums of the files of this version
+#   SHA256SUMS           the sums of the files of this version, and of image.txt, which names the image by its digest
 #   SHA256SUMS.minisig   if MINISIGN_KEY names a key: the signature of the sums (password: MINISIGN_PASSWORD)
 #
 #   config/release/finish.sh DIRECTORY
@@ -45,6 +45,7 @@ fi
 shopt -s nullglob
 files=("grandstand-$version-"*.tar.gz "grandstand_$version-"*.deb "grandstand-$version-"*.cdx.json grandstand.r[b])
 [ "${#files[@]}" -gt 0 ] || fail "$PWD has no files of version $version"
+files+=(image.tx[t])
 sha256sum -- "${files[@]}" > SHA256SUMS
 if [ -n "$key" ]; then
     minisign -S -s "$key" -m SHA256SUMS -t "grandstand $version" <<<"${MINISIGN_PASSWORD:-}" >/dev/null ||
