@@ -1,5 +1,5 @@
-//! The caching reverse proxy: fetches answers that no snapshot covers, caches them, and serves them stale when the
-//! origin fails.
+//! Caching reverse proxy: fetches answers that no snapshot covers, caches them, and serves them stale when the origin
+//! fails.
 //!
 //! An HTTP cache by RFC 9111: [`crate::protocol::caching`] decides, [`crate::data::cache`] stores. Requests to known
 //! endpoints and to other paths take the same steps: [`decision`] decides what to do about a request, [`coalesce`] shares
@@ -131,14 +131,11 @@ pub struct ProxyConfig {
     pub allowed: Allowed,
     /// The addresses by which clients and origin name resources.
     pub bases: Vec<Url>,
-    /// How to rewrite the origin's addresses.
     pub rewrite: Rewrite,
-    /// This server's URL for clients.
     pub public_url: String,
 }
 
 impl Proxy {
-    /// A cache in front of `upstream`.
     pub fn new(upstream: Forwarder, cache: Cache, config: ProxyConfig, clock: Clock) -> Self {
         let max_body = config.max_body.min(cache.largest());
         Self(Arc::new(ProxyState {
@@ -161,7 +158,6 @@ impl Proxy {
         self.0.flights.close();
     }
 
-    /// What reaches the origin.
     pub fn upstream(&self) -> &Forwarder {
         &self.0.upstream
     }

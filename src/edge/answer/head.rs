@@ -9,7 +9,6 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::telemetry::request_id;
 
-/// A field that answers have.
 #[derive(Debug)]
 pub struct Field {
     name: HeaderName,
@@ -66,7 +65,6 @@ fields! {
     LOCATION = header::LOCATION, "Location: ";
     /// The instant for which the data is confirmed.
     MIRROR_CONFIRMED = HeaderName::from_static("mirror-confirmed"), "Mirror-Confirmed: ";
-    /// The snapshot that answered.
     MIRROR_SNAPSHOT = HeaderName::from_static("mirror-snapshot"), "Mirror-Snapshot: ";
     /// draft-ietf-httpapi-ratelimit-headers.
     RATE_LIMIT = HeaderName::from_static("ratelimit"), "RateLimit: ";
@@ -82,19 +80,16 @@ fields! {
     X_ACCEL_EXPIRES = HeaderName::from_static("x-accel-expires"), "X-Accel-Expires: ";
     /// The Fetch standard.
     X_CONTENT_TYPE_OPTIONS = header::X_CONTENT_TYPE_OPTIONS, "X-Content-Type-Options: ";
-    /// The id of the request.
     X_REQUEST_ID = HeaderName::from_static(request_id::NAME), "X-Request-Id: ";
     /// RFC 9110 §12.5.5.
     VARY = header::VARY, "Vary: ";
 }
 
-/// The names of all fields that answers may have.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|field| field.name.as_str())
 }
 
-/// The name of a field.
 #[derive(Clone, Debug)]
 enum Name {
     /// One of the table above.
@@ -117,7 +112,6 @@ impl Name {
 pub struct Fields(Vec<(Name, HeaderValue)>);
 
 impl Fields {
-    /// Adds a field.
     pub(crate) fn put(&mut self, field: &'static Field, value: HeaderValue) {
         if self.0.is_empty() {
             self.0.reserve(ROOM);
@@ -130,7 +124,6 @@ impl Fields {
         self.put(field, HeaderValue::from_static(value));
     }
 
-    /// Adds a number.
     pub(crate) fn put_number(&mut self, field: &'static Field, number: u64) {
         self.put(field, HeaderValue::from(number));
     }
@@ -145,7 +138,6 @@ impl Fields {
         self.0.iter().map(|(name, value)| (name.as_header_name(), value))
     }
 
-    /// Appends them to a head as lines.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         for (name, value) in &self.0 {
             match name {
@@ -160,7 +152,6 @@ impl Fields {
         }
     }
 
-    /// Whether this field is among them.
     pub(crate) fn has(&self, wanted: &HeaderName) -> bool {
         self.iter().any(|(name, _)| name == wanted)
     }
@@ -195,7 +186,6 @@ impl From<HeaderMap> for Fields {
 const ROOM: usize = 12;
 
 impl Field {
-    /// Its name.
     pub(super) const fn name(&self) -> &HeaderName {
         &self.name
     }
@@ -211,9 +201,7 @@ impl Field {
 /// Fields that many answers share, ready for both protocols.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
-    /// As HTTP/1 sends them.
     pub lines: Vec<u8>,
-    /// As HTTP/2 code takes them.
     pub map: HeaderMap,
 }
 

@@ -9,7 +9,6 @@ use crate::edge::proxy::Proxy;
 use crate::protocol::target;
 use crate::protocol::target::BasePath;
 
-/// Purges answers.
 pub(crate) struct Purger {
     pub cache: Cache,
     /// Reads from the origin; `None` offline.
@@ -21,13 +20,10 @@ pub(crate) struct Purger {
 /// Why nothing is purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PurgeError {
-    /// The query has another shape.
     #[error("use DELETE /cache to purge everything, or DELETE /cache?path=/api/listings.json to purge one path")]
     Usage,
-    /// The path is none.
     #[error("path: {0}; write for example /api/sports.json")]
     Path(#[from] target::PathError),
-    /// A query follows the path.
     #[error("path: it has a query, but a path is purged with all its queries; write for example /api/sports.json")]
     Query,
 }

@@ -1,4 +1,4 @@
-//! Listings of a snapshot as a file, all or what a search finds: rendered while it is sent, and never kept.
+//! Downloads: listings of a snapshot as a file, all or what a search finds, rendered while sent and never kept.
 //!
 //! Whoever downloads the same file at about the same time is sent the same pieces, which are kept in memory for a little
 //! while, so that many downloads cost hardly more than one, and a slow one delays nobody. Callers: [`super`] and
@@ -77,7 +77,6 @@ impl From<NotSearched> for NotSelected {
     }
 }
 
-/// A file that may be sent.
 pub(crate) struct Chosen {
     pub published: Arc<Snapshot>,
     kind: DumpKind,
@@ -103,7 +102,6 @@ pub(crate) struct Download {
     _held: [Option<FairPermit>; 2],
 }
 
-/// What is sent.
 pub(super) struct Selection {
     pub published: Arc<Snapshot>,
     pub rows: Rows,
@@ -165,7 +163,6 @@ impl Dumps {
 }
 
 impl Chosen {
-    /// Its tag in a coding.
     pub(crate) fn tag(&self, coding: Coding) -> io::Result<EntityTag> {
         tag_of(self.name ^ coding as u128, self.is_strong)
     }
@@ -175,7 +172,6 @@ impl Chosen {
         self.dumps.0.coding.try_take(Some(self.household), 1)
     }
 
-    /// Begins to send it.
     pub(crate) async fn open(self, coding: Coding, coded: Option<FairPermit>) -> Result<Download, NotSelected> {
         let Self { published, kind, rows, bom, name, dumps, household, .. } = self;
         let state = dumps.0.clone();
@@ -205,14 +201,12 @@ impl Chosen {
     }
 }
 
-/// A turn of a household.
 async fn turn(shares: &FairSemaphore, household: IpAddr) -> Result<FairPermit, NotSelected> {
     let turn = tokio::time::timeout(TURN, shares.take(Some(household), 1)).await;
     turn.ok().and_then(Result::ok).ok_or(NotSelected::Busy)
 }
 
 impl Download {
-    /// What has just been selected, as it is.
     pub(super) fn of(all: Selection, state: Arc<DumpsState>, household: IpAddr) -> Self {
         Self { state, all: Arc::new(all), sent: Some(0), replaced: None, encoder: None, household, _held: [None, None] }
     }

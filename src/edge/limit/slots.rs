@@ -1,6 +1,6 @@
-//! Structures over windows that are numbered: from a client's hash to its window, lists of windows, and a timing wheel.
+//! Structures over numbered windows: an index from a client's hash, lists of windows, and a timing wheel.
 //!
-//! They know neither keys nor admissions, and all memory is reserved once. Callers: `table`.
+//! They know neither keys nor admissions, and all memory is reserved once. Callers: [`super::table`].
 
 /// A window's number in the slab.
 pub(super) type Slot = u32;

@@ -1,4 +1,4 @@
-//! What is held for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
+//! Memory bounds for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
 //! connection, for each household and for all households together, and in time.
 //!
 //! An answer is made only while there is room for it beside other answers. What is there is counted as it is, beyond the
@@ -71,7 +71,6 @@ pub(crate) struct Room {
 pub(crate) type AllRooms = Arc<AtomicUsize>;
 
 impl Room {
-    /// Of a household.
     pub(crate) fn of_household(all: &AllRooms) -> Self {
         Self::new(OF_HOUSEHOLD, Some(all.clone()))
     }
@@ -154,7 +153,6 @@ impl Unread {
         self.connection.held.load(Ordering::Acquire)
     }
 
-    /// Whether there is room for one more answer.
     pub(crate) fn has_room(&self) -> bool {
         self.household.as_ref().is_none_or(|household| self.connection.is_free() && household.is_free())
     }

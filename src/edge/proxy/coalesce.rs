@@ -1,4 +1,5 @@
-//! One fetch at a time for all clients that ask for a resource; clients that cannot share its answer ask again.
+//! Request coalescing: one fetch at a time for all clients that ask for a resource; clients that cannot share its answer
+//! ask again.
 //!
 //! It neither decides whether to ask the origin nor asks. Callers: [`super`].
 
@@ -31,7 +32,6 @@ const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
 
 /// The next step of a client that waited for another's fetch.
 enum Turn {
-    /// It is answered.
     Served(Result<Passed, PassError>),
     /// It asks again: the fetch was lost.
     Again,
@@ -213,7 +213,6 @@ impl Proxy {
         }
     }
 
-    /// A fetch for one client.
     pub(super) async fn alone(&self, fetch: Fetch, interim: Option<Listener>) -> Result<Passed, PassError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
         let fetched = self.start(fetch, None, interim).await;
@@ -259,7 +258,6 @@ impl Proxy {
         reuse(&stored.terms, age, &RequestDirectives::default(), &self.policy(known)).is_usable()
     }
 
-    /// The answer for the client that fetched.
     fn served(
         &self,
         known: bool,

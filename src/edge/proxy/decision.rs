@@ -1,4 +1,4 @@
-//! The ladder of the cache: what to do about a GET or HEAD, given the stored answer and the origin's state.
+//! Cache decision: what to do about a GET or HEAD, given the stored answer and the origin's state.
 //!
 //! One decision for known endpoints and other paths. Pure: it asks for [`Facts`] one by one, only as far as needed, and
 //! does nothing itself. Callers: [`super`].
@@ -23,7 +23,6 @@ pub(super) struct Facts<K, A, B, C> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<K, E> {
-    /// The cached answer is served.
     Serve(K),
     /// The cached answer is served, and revalidated in the background.
     ServeWhileRevalidating(K),
@@ -33,7 +32,6 @@ pub(super) enum Step<K, E> {
     Nothing,
     /// The resource is paused: the client gets the cached answer if that may stand in, otherwise the failure.
     Rest(E),
-    /// The origin is asked.
     Fetch {
         /// Why the cached answer cannot be used; `None` without one.
         why: Option<ValidationReason>,

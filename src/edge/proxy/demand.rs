@@ -1,4 +1,5 @@
-//! Fetches that no client waits for: of resources that clients get stale, or were refused under overload.
+//! Background demand: fetches that no client waits for, of resources that clients get stale, or were refused under
+//! overload.
 //!
 //! Such a fetch begins when it has its slot; until then it is in nobody's way, and a client that asks may begin one of its
 //! own. [`crate::origin::budget`] gives the turns: to what most households want. Callers: [`super`], [`super::coalesce`].

@@ -1,5 +1,5 @@
-//! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed,
-//! and a new one waits until it is. A connection counts until its value is dropped, which is after its descriptor.
+//! Open connections: limited in all and per household. When all are taken, the one that is idle longest is closed, and a
+//! new one waits until it is. A connection counts until its value is dropped, which is after its descriptor.
 //!
 //! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
 //! module only decides; its callers close connections. It also counts requests in flight, for which a shutdown waits.
@@ -34,12 +34,10 @@ const ROOM_WITHIN: Duration = Duration::from_secs(3);
 /// The pause between two warnings that all connections are taken, in nanoseconds.
 const TOLD_EVERY: u64 = 60_000_000_000;
 
-/// How many may be connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MostConnections {
     /// The listener's name, for people.
     pub name: &'static str,
-    /// In all.
     pub all: usize,
     /// Of one household.
     pub each: usize,
@@ -47,7 +45,6 @@ pub(crate) struct MostConnections {
     pub ipv6_prefix: u8,
 }
 
-/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// Its household has reached this limit.
@@ -57,10 +54,8 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Every word.
     pub(crate) const WORDS: [&str; 2] = [Self::Household(0).as_str(), Self::All.as_str()];
 
-    /// The word for logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Household(_) => "client",
@@ -83,7 +78,6 @@ struct ConnectionsState {
     /// The start of the count of idle times.
     start: Instant,
     counters: ConnectionCounters,
-    /// The server stops.
     closing: AtomicBool,
     closes: Notify,
     table: Mutex<SeatTable>,
@@ -107,13 +101,11 @@ struct Household {
     unread: Arc<Room>,
 }
 
-/// One connection.
 struct Seat {
     /// Since when it has been idle, in nanoseconds; counts while it is not busy.
     since: AtomicU64,
     /// Its requests in flight.
     busy: AtomicUsize,
-    /// It must close.
     leave: Notify,
     /// Whether it leaves for another one, and is closed.
     leaves: AtomicBool,
@@ -179,7 +171,6 @@ impl Connections {
         }
     }
 
-    /// How many are open.
     pub(crate) fn open(&self) -> usize {
         self.0.table.lock().open()
     }
@@ -329,7 +320,6 @@ impl Connection {
         Ok(())
     }
 
-    /// It is idle from now on.
     pub(crate) fn set_idle(&self, now: Instant) {
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
@@ -346,7 +336,6 @@ impl Connection {
         Stream(self.clone())
     }
 
-    /// The number of its busy streams.
     pub(crate) fn streams(&self) -> usize {
         self.seat.busy.load(Ordering::Acquire)
     }
@@ -404,7 +393,6 @@ impl Drop for Connection {
 pub(crate) struct Stream(Arc<Connection>);
 
 impl Stream {
-    /// Its connection.
     pub(crate) fn connection(&self) -> &Connection {
         &self.0
     }
@@ -431,7 +419,6 @@ impl Drop for Stream {
 pub(crate) struct InFlight(Arc<AtomicUsize>);
 
 impl InFlight {
-    /// Their number.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }

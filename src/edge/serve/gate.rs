@@ -1,4 +1,4 @@
-//! Accepts connections within the limits, behind load balancers too, and detects their protocol.
+//! Acceptance of connections within the limits, behind load balancers too, and detection of their protocol.
 //!
 //! It answers only refused connections: `super::connection` serves HTTP/1, and `super::http2` HTTP/2.
 //! [`crate::protocol::proxy_protocol`] parses the PROXY protocol header: a connection that lacks a proper one is closed
@@ -51,7 +51,6 @@ pub(crate) struct Gate {
     telling: Semaphore,
 }
 
-/// A connection that was accepted.
 pub(super) struct Arrival {
     /// Its bytes, without the PROXY protocol header.
     pub stream: Stream,
@@ -61,7 +60,6 @@ pub(super) struct Arrival {
 }
 
 impl Gate {
-    /// A gate before the public listener's state.
     pub(crate) fn new(public: &Arc<Public>, connections: &Connections, headers: Option<Arc<ProxyHeaders>>) -> Self {
         let telling = Semaphore::new(TOLD_AT_ONCE);
         Self { public: public.clone(), connections: connections.clone(), headers, telling }
@@ -124,7 +122,6 @@ impl Gate {
         Some(Arrival { stream, peer, admitted })
     }
 
-    /// Serves an admitted connection.
     pub(super) async fn serve(&self, mut stream: Stream, connection: Connection) {
         let connection = Arc::new(connection);
         let mut leave = pin!(connection.told_to_leave());
@@ -202,7 +199,6 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// Room for the first read, in bytes: nearly every header fits.
 const FIRST: usize = 512;
 
-/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the peer is not in client_ip.trusted_proxies")]
@@ -216,7 +212,6 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The word for metrics.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Untrusted => "untrusted",
@@ -236,7 +231,6 @@ pub(crate) struct ProxyHeaders {
 }
 
 impl ProxyHeaders {
-    /// No connection was refused yet.
     pub(crate) fn new(refused: ByLabels<&'static str>) -> Self {
         Self { refused, logged: LogThrottle::default() }
     }

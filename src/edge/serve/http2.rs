@@ -289,7 +289,6 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Answers one stream.
 async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
     let unread = works.connection().unread();

@@ -1,4 +1,4 @@
-//! Accepts TLS connections: the handshake, within a deadline, before [`super::gate`].
+//! TLS handshakes, within a deadline, before [`super::gate`].
 //!
 //! Pingora's own TLS listener would allow a minute per handshake and any number of them, log every failing client as an
 //! error, and use the process's default cryptography. Callers: [`crate::server`].
@@ -44,7 +44,6 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
-/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the connection failed: {0}")]

@@ -1,5 +1,5 @@
-//! Writes to a client through pingora's session, each within a deadline, and ends a connection whose client may still be
-//! sending.
+//! Writes to a client through pingora's session, each within a deadline, and the end of a connection whose client may
+//! still be sending.
 //!
 //! Callers: [`super`], [`super::connection`], [`super::http2`], [`super::tls`], [`crate::server::admin::front`].
 
@@ -69,7 +69,6 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// For this client.
     pub(super) fn of(rest: Rest, unread: &Arc<Unread>) -> Self {
         let unread = unread.clone();
         let counted = rest.map(move |piece| piece.map(|piece| unread.carry(piece)));

@@ -1,4 +1,4 @@
-//! A bound on what Redis sends: more than the answers to the decisions that wait ends the connection.
+//! Bound on what Redis sends: more than the answers to the decisions that wait ends the connection.
 //!
 //! The library reads an answer of any length into memory. Callers: [`super::link`].
 
@@ -15,7 +15,6 @@ use tokio::io::{AsyncRead, ReadBuf};
 const MOST: usize = 64 << 10;
 const EACH: usize = 512;
 
-/// The reading half of a connection.
 pub(super) struct Bounded<S> {
     pub stream: S,
     /// How many decisions wait.

@@ -1,4 +1,4 @@
-//! Finds what the snapshot has: a page of the list, a taxonomy, a detail, what changed. What is in doubt or missing is
+//! Answers from the snapshot: a page of the list, a taxonomy, a detail, what changed. What is in doubt or missing is
 //! asked of the origin.
 //!
 //! Callers: [`super`].
@@ -326,7 +326,6 @@ impl Finder {
     }
 }
 
-/// Why a search has no result.
 pub(in crate::edge::answer) fn unsearched(why: NotSearched) -> Problem {
     match why {
         NotSearched::Unselected(why) => unselected(&why, Problem::unavailable),
