@@ -90,7 +90,6 @@ impl Services {
         })
     }
 
-    /// Runs a task until it ends or the server stops.
     pub(super) fn run(&mut self, name: &str, task: impl Future<Output = ()> + Send + 'static) -> Result<(), AppError> {
         let mut stop = self.stop.subscribe();
         let runtime = threads::runtime(name, 1).map_err(AppError::Thread)?;

@@ -1,4 +1,5 @@
-//! The service manager (`sd_notify(3)`): that the server is ready, reloading, stopping, alive, and how it is.
+//! Notifications to the service manager (`sd_notify(3)`): that the server is ready, reloading, stopping, alive, and how
+//! it is.
 //!
 //! Without `NOTIFY_SOCKET` it hears nothing. Callers: [`super::serve`], [`super::reload`], [`super::stop`].
 

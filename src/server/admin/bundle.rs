@@ -55,7 +55,6 @@ pub(crate) const EXACT: &str = "bundle-exact";
 /// Whether every detail could be read.
 pub(crate) const WHOLE: &str = "bundle-whole";
 
-/// Writes bundles and takes them in.
 pub(crate) struct Bundles {
     /// The kept snapshots; `None` in shield use.
     pub snapshots: Option<Snapshots>,
@@ -63,7 +62,6 @@ pub(crate) struct Bundles {
     pub details: Option<Details>,
     /// The dumps; `None` in shield use.
     pub dumps: Option<Dumps>,
-    /// The keys whose bundles are imported.
     pub trusted: TrustedKeys,
     /// The largest accepted bundle, in bytes.
     pub most: u64,
@@ -75,7 +73,6 @@ pub(crate) struct Bundles {
     pub uploading: Arc<Mutex<()>>,
 }
 
-/// Why an export or import failed.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("a shield keeps no snapshots; set mirror.enabled = true")]
@@ -135,7 +132,6 @@ impl Failed {
         }
     }
 
-    /// Whether the disk is full.
     fn lacks_room(&self) -> bool {
         let first: &(dyn std::error::Error + 'static) = self;
         std::iter::successors(Some(first), |error| (*error).source()).any(|cause| {
@@ -153,16 +149,12 @@ impl Failed {
     }
 }
 
-/// The answer.
 pub(crate) enum Sent {
-    /// A whole answer.
     Reply(Reply),
-    /// A bundle, or a dump.
     File(Box<BundleDownload>),
 }
 
 impl Bundles {
-    /// Answers a request whose head was read.
     pub(crate) async fn answer(&self, method: &Method, query: Option<&str>, session: &mut ServerSession) -> Sent {
         let done = if *method == Method::POST {
             self.import(query, session).await.map(Sent::Reply)

@@ -1,7 +1,7 @@
-//! When the copy is complete, as it is told: an estimate that does not jump.
+//! Estimated time of completion: when the first copy is complete, without jumps.
 //!
-//! The pace of requests varies, and it rests while a snapshot is published. So an earlier end is told at once. While
-//! estimates move to later, none is told. Pure but for its memory. Callers: [`super::status`].
+//! The pace of requests varies, and it rests while a snapshot is published. So an earlier end is shown at once. While
+//! estimates move to later, none is shown. Pure but for its memory. Callers: [`super::status`].
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The Unix socket `admin.sock` in the data directory, on which commands reach the server that has the directory.
 //!
-//! Its permissions are the trust: only the owner of the directory and root can connect. It is made before it has its name.
-//! Where it cannot be made, it is tried again, a finding says why, and commands use `admin.listen`. Callers: [`crate::server`];
-//! commands connect to it.
+//! Its permissions are the trust: only the owner of the directory and root can connect. It is made before it has its
+//! name. Where it cannot be made, it is tried again, a finding says why, and commands use `admin.listen`. Callers:
+//! [`crate::server`]; commands connect to it.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -22,7 +22,6 @@ use tokio::time::timeout;
 use crate::data::store::DataDir;
 use crate::telemetry::findings::{Finding, Kind};
 
-/// The name of the socket.
 const NAME: &str = "admin.sock";
 /// Its name until it has its permissions; not longer.
 const UNFINISHED: &str = "admin.next";
@@ -34,7 +33,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(10);
 const ROOT: u32 = 0;
 
-/// The socket in a data directory, by its path.
 pub(crate) fn path_in(data_dir: &Path) -> PathBuf {
     data_dir.join(NAME)
 }
@@ -73,7 +71,6 @@ struct Bound {
     file: File,
 }
 
-/// What is known of a socket that has its name.
 #[derive(Clone, Copy)]
 struct File {
     /// By which another file of its name is known.
@@ -88,7 +85,6 @@ impl File {
     }
 }
 
-/// A socket of which connections are accepted.
 struct Listening {
     listener: UnixListener,
     file: File,
