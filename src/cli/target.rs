@@ -1,4 +1,4 @@
-//! Which server a command is about: a running one, or one in this process.
+//! Target of a command: a running server, or one in this process.
 //!
 //! Not what is asked of it. Callers: the commands that ask a server.
 

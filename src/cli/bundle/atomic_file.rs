@@ -1,4 +1,4 @@
-//! Files that get their names when they are complete, and are removed otherwise, also on signals.
+//! Atomic files: they get their names when they are complete, and are removed otherwise, also on signals.
 //!
 //! It does not know bundles. Callers: [`super::export`].
 
@@ -14,7 +14,6 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::cli::FileError;
 use crate::tasks::threads;
 
-/// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnfinishedError {
     #[error(transparent)]
