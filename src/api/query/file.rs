@@ -1,4 +1,4 @@
-//! The query of a file: what a search finds, or everything.
+//! File query: what a search finds, or everything.
 //!
 //! Callers: [`crate::edge::answer`] parses, [`crate::edge::dumps`] selects.
 
