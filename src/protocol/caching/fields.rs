@@ -1,4 +1,5 @@
-//! Which fields pass the cache: those of the origin's answer, and those of a client's request on an unknown path.
+//! Field filtering: which fields of the origin's answer pass the cache, and which of a client's request on an unknown
+//! path.
 //!
 //! Also the update of a stored header by a confirmation, and the fields of a request that its answer may depend on without
 //! saying so. Not the fields that this proxy adds. Callers: the cache and the client of the origin.
@@ -32,8 +33,8 @@ const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
     "http2-settings",
 ];
-/// Fields about the origin's listener, its limits or one request, not about the answer; and `X-Accel-Expires`, whose value is wrong by
-/// the time the answer leaves here.
+/// Fields about the origin's listener, its limits or one request, not about the answer; and `X-Accel-Expires`, whose
+/// value is wrong by the time the answer leaves here.
 const OF_THE_ORIGIN: [&str; 10] = [
     "alt-svc",
     "nel",
@@ -96,7 +97,6 @@ const TRACES: [&str; 8] = [
     "x-cloud-trace-context",
     "x-correlation-id",
 ];
-/// The purpose of forwarding a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// For an answer that may be cached for others.
