@@ -1,4 +1,4 @@
-//! What a reload changes: two configurations become the one that takes effect, and tasks hear of it.
+//! Merge of two configurations at a reload into the one that takes effect, and the tasks that hear of it.
 //!
 //! Which keys a reload takes is declared with them ([`super::keys`]). Callers: every room that reads a key that a reload
 //! can change; [`crate::server`] changes it.
@@ -82,7 +82,6 @@ impl Settings {
         self.0.changes.subscribe()
     }
 
-    /// Puts another configuration into effect.
     pub(crate) fn store(&self, config: Config) {
         self.0.config.store(Arc::new(config));
         self.0.changes.send_replace(());
