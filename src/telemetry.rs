@@ -88,7 +88,6 @@ pub enum Source {
 pub(crate) struct ForwardLabels {
     /// Why the origin was asked.
     pub fwd: &'static str,
-    /// The status of its answer.
     pub fwd_status: u16,
     /// Whether the answer was kept, `true` or `false`.
     pub stored: &'static str,
@@ -244,7 +243,6 @@ impl Telemetry {
     }
 }
 
-/// The shard of this thread.
 fn shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

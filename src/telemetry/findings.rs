@@ -1,9 +1,10 @@
 //! Findings: all that is ever said about one thing that is wrong.
 //!
-//! Where something can be wrong, a function says whether it is, as a [`Finding`]. [`Findings`] remembers what is raised and
-//! logs the beginning and the end of each once. `/status`, the console, `grandstand status` and its exit code,
+//! Where something can be wrong, a function says whether it is, as a [`Finding`]. [`Findings`] remembers what is raised
+//! and logs the beginning and the end of each once. `/status`, the console, `grandstand status` and its exit code,
 //! `grandstand_finding` and the line for service managers are views of it. `docs/findings.md` is made of the table:
-//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: all who find something wrong; [`crate::server::admin`] looks.
+//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: all who find something wrong;
+//! [`crate::server::admin`] looks.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Lines that a thread of its own writes, to a file or to standard error: a slow disk or a reader that is stuck delays
+//! Line writer with a thread of its own, to a file or to standard error: a slow disk or a reader that is stuck delays
 //! nobody.
 //!
 //! The queue is bounded. Lines that find it full are dropped and counted; once the thread has caught up, the log says how
-//! many. Callers: [`super::access`], `cli::terminal`.
+//! many. Callers: [`super::access`], [`crate::cli`].
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -55,7 +55,6 @@ impl QueueState {
         }
     }
 
-    /// How many lines were dropped in all.
     fn dropped(&self) -> u64 {
         self.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).sum()
     }
@@ -82,7 +81,6 @@ struct LineWriter {
     open: Open,
     out: Box<dyn Write + Send>,
     shared: Arc<QueueState>,
-    /// Whether the last write failed.
     fails: bool,
     /// How many dropped lines the log has mentioned.
     told: u64,
@@ -163,12 +161,10 @@ impl LineQueue {
         Some(Finding::new(Kind::LinesLost, text))
     }
 
-    /// How many lines of the log were dropped.
     pub(crate) fn dropped_text(&self) -> u64 {
         self.shared.dropped[0].load(Ordering::Relaxed)
     }
 
-    /// How many lines of the access log were dropped.
     pub(crate) fn dropped_requests(&self) -> u64 {
         self.shared.dropped[1].load(Ordering::Relaxed)
     }
