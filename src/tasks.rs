@@ -1,4 +1,4 @@
-//! Work that others wait for: on a thread that may block, or once for all who ask for the same; or that is done at once.
+//! Blocking and shared work: on a thread that may block, or once for all who ask for the same; or done at once.
 //!
 //! Callers: every room that reads the disk, computes for long, or shares a fetch.
 

@@ -1,4 +1,4 @@
-//! A fair semaphore: room for all clients, of which each household has at most a share.
+//! Fair semaphore: room for all clients, of which each household has at most a share.
 //!
 //! A household that takes nothing is not remembered. Callers: [`crate::origin::body_memory`], [`crate::edge::serve::tls`].
 
@@ -16,7 +16,6 @@ pub(crate) struct FairSemaphore(Arc<Households>);
 #[derive(Debug)]
 struct Households {
     all: Arc<Semaphore>,
-    /// The units of one household.
     share: usize,
     taking: Mutex<HashMap<IpAddr, Weak<Share>>>,
 }
@@ -53,7 +52,6 @@ impl FairSemaphore {
         Ok(FairPermit { all: self.0.all.clone().acquire_many_owned(units).await?, own })
     }
 
-    /// Takes units if they are free.
     pub(crate) fn try_take(&self, household: Option<IpAddr>, units: u32) -> Option<FairPermit> {
         let own = match household.map(|household| self.share_of(household)) {
             Some(share) => Some((share.units.clone().try_acquire_many_owned(units).ok()?, share)),
@@ -98,7 +96,6 @@ impl FairPermit {
         }
     }
 
-    /// Gives some of the units back.
     pub(crate) fn give_back(&mut self, units: usize) {
         drop(self.all.split(units));
         drop(self.own.as_mut().and_then(|(own, _)| own.split(units)));

@@ -1,4 +1,4 @@
-//! Threads of a server: each logs where the server logs, and one that works periodically ends with its owner.
+//! Threads of a server: each logs where the server logs, and a periodic one ends with its owner.
 //!
 //! A process that runs one server has one log. A test runs several servers, and each has a log of its own, which its
 //! threads and runtimes inherit from the thread that starts them. Callers: every room that starts a thread.
@@ -37,7 +37,6 @@ pub(crate) fn logging_here<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Starts a thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name.to_owned()).spawn(logging_here(work))
 }
