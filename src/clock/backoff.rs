@@ -1,4 +1,4 @@
-//! Pauses before the next try: doubled after each failure, and shortened at random.
+//! Backoff: pauses before the next try, doubled after each failure, and shortened at random.
 //!
 //! The jitter is from the operating system or, for repeatable runs, from a seed. Not for secrets. Callers: whoever tries
 //! again: [`crate::origin`], [`crate::mirror`], [`crate::fleet`].

@@ -1,4 +1,4 @@
-//! How far the origin's clock is from ours: the smallest `received - Date` of the last hour.
+//! Offset of the origin's clock from ours: the smallest `received - Date` of the last hour.
 //!
 //! The smallest, because a cache that keeps the origin's `Date` makes that difference larger, never smaller. Callers:
 //! [`super`], which passes the instants.
@@ -24,7 +24,6 @@ const JUMP_MS: i64 = 2000;
 /// of all others look old. In milliseconds.
 const FURTHEST_AHEAD_MS: i64 = 15 * 60 * 1000;
 
-/// Both clocks at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instants {
     pub wall: WallTime,
@@ -50,14 +49,12 @@ pub(super) struct OriginLag {
 }
 
 impl OriginLag {
-    /// See [`DateLags::note`].
     pub(super) fn note(&self, now: Instants, received: WallTime, date: WallTime) {
         let mut lags = self.lags.lock();
         lags.note(now, received, date);
         self.publish(&mut lags, now);
     }
 
-    /// See [`DateLags::smallest_ms`].
     pub(super) fn smallest_ms(&self, now: Instants) -> i64 {
         let moved_ms = now.base_ms().saturating_sub(self.base_ms.load(Ordering::Acquire)).saturating_abs();
         if moved_ms <= JUMP_MS && now.mono.as_nanos() < self.until.load(Ordering::Acquire) {
