@@ -33,6 +33,7 @@ pub(crate) fn refused() -> u64 {
 
 fn refuse() -> Aborted {
     let before = refused();
+    // Not under the lock of the look: of two at once one may not be counted. The number is for people.
     *REFUSED.lock() = Some((before + 1, Instant::now()));
     Aborted::NoThread
 }
@@ -72,6 +73,7 @@ where
     let waiting = Arc::new(Mutex::new(Some(threads::logging_here(work))));
     let next = waiting.clone();
     let mut running = tokio::task::spawn_blocking(move || {
+        // Taken once, here or by the caller that gives up: work that was dropped never begins.
         let work = next.lock().take();
         work.map_or_else(|| Err(Aborted::NoThread.into()), |work| work())
     });
@@ -79,6 +81,7 @@ where
         Ok(done) => done,
         // Tokio would hold the work, and all that it has taken, until there is a thread.
         Err(_elapsed) if waiting.lock().take().is_some() => return Err(refuse().into()),
+        // It has begun, and a thread cannot be stopped: the caller waits for its end, however long that takes.
         Err(_elapsed) => running.await,
     };
     done.unwrap_or_else(|lost| Err(Aborted::Lost(lost).into()))

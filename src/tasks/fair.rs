@@ -49,6 +49,7 @@ impl FairSemaphore {
             Some(share) => Some((share.units.clone().acquire_many_owned(units).await?, share)),
             None => None,
         };
+        // The share first: a household that has used it up waits without a unit of the room.
         Ok(FairPermit { all: self.0.all.clone().acquire_many_owned(units).await?, own })
     }
 
@@ -61,6 +62,7 @@ impl FairSemaphore {
     }
 
     fn share_of(&self, household: IpAddr) -> Arc<Share> {
+        // No `Share` may be dropped under this lock, which its `drop` takes.
         let mut taking = self.0.taking.lock();
         if let Some(share) = taking.get(&household).and_then(Weak::upgrade) {
             return share;

@@ -70,6 +70,7 @@ impl<K: Clone + Eq + Hash, T: Clone> SingleFlight<K, T> {
         }
         board.number += 1;
         let number = board.number;
+        // A `watch` keeps its value: a waiter that looks after the landing still finds the result.
         let (landing, landed) = watch::channel(None);
         board.flying.insert(key.clone(), Flying { number, landed: landed.clone() });
         drop(board);
@@ -101,6 +102,7 @@ impl<K: Eq + Hash, T> Leader<K, T> {
 
     /// Closes the flight and hands out its result: later requests start a new flight.
     pub(crate) fn end(self, what: T) {
+        // In this order: a request that joined in between would get a result from before it asked.
         self.close();
         self.land(what);
     }
@@ -108,6 +110,7 @@ impl<K: Eq + Hash, T> Leader<K, T> {
     /// No further request joins: later requests start a new flight.
     pub(crate) fn close(&self) {
         let mut board = self.flights.0.lock();
+        // A flight that was closed may have a successor under its key, which is not this leader's to remove.
         if board.flying.get(&self.key).is_some_and(|flying| flying.number == self.number) {
             board.flying.remove(&self.key);
         }
