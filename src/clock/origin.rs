@@ -52,6 +52,7 @@ impl OriginLag {
     pub(super) fn note(&self, now: Instants, received: WallTime, date: WallTime) {
         let mut lags = self.lags.lock();
         lags.note(now, received, date);
+        // Under the lock, so that an older value does not replace a later one.
         self.publish(&mut lags, now);
     }
 
@@ -66,6 +67,8 @@ impl OriginLag {
     fn publish(&self, lags: &mut DateLags, now: Instants) -> i64 {
         let least_ms = lags.smallest_ms(now);
         let oldest = lags.minutes.front().map(|(began, _)| began.plus(MEMORY).as_nanos());
+        // `until` is last: a reader that sees it sees the others, too. One that still sees the old one uses a value
+        // that was right a moment ago, and after a jump the old base sends it to the lock.
         self.least_ms.store(least_ms, Ordering::Release);
         self.base_ms.store(lags.base_ms, Ordering::Release);
         self.until.store(oldest.unwrap_or(u64::MAX), Ordering::Release);
