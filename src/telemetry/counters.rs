@@ -26,6 +26,7 @@ impl<L: Copy + Ord> ByLabels<L> {
             counter.fetch_add(count, Ordering::Relaxed);
             return;
         }
+        // Another thread may have made it between the two locks.
         self.0.write().entry(labels).or_default().fetch_add(count, Ordering::Relaxed);
     }
 

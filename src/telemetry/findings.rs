@@ -281,6 +281,7 @@ impl Findings {
     /// Asks what is wrong now, and returns what is raised, the unhealthy ones first. Of each kind there is one.
     pub(crate) fn look(&self, clock: &Clock, now: impl FnOnce() -> Vec<Finding>) -> Vec<Raised> {
         // No two looks at once, so that an older one does not undo a later one.
+        // Lock order: this one first. `now` takes those of the parts, one after the other, and none of them looks.
         let mut all = self.0.lock();
         let (mut now, mono, wall) = (now(), clock.now_mono(), clock.now_wall());
         now.sort_by_key(|finding| finding.kind);

@@ -149,6 +149,7 @@ impl Ring {
     fn record(&mut self, now: Monotonic, reading: &HistorySample) {
         let step = self.step_of(now);
         let Some(missed) = step.checked_sub(self.step + 1) else { return };
+        // A process that was suspended for days adds no more gaps than the ring has room for.
         for _ in 0..missed.min(self.span.samples() as u64) {
             self.push(None);
         }

@@ -28,6 +28,7 @@ pub(crate) const BOUNDS: [(&str, u64); 14] = [
 
 /// The buckets between [`BOUNDS`], and the last.
 const STEPS: usize = BOUNDS.len() + 1;
+// 102 series of 128 bytes in each of the 32 shards: 420 kB in all, fixed at the start.
 const SERIES: usize = RouteLabel::ALL.len() * Group::ALL.len();
 
 /// The counters of one thread, since the start.
