@@ -39,6 +39,7 @@ use table::WindowTable;
 pub(crate) const WINDOW_SECONDS: u32 = 60;
 /// The length of the window, in nanoseconds.
 const WINDOW: u64 = WINDOW_SECONDS as u64 * 1_000_000_000;
+// The index of so many takes 1 GiB: 2^27 entries of 8 bytes.
 const MOST_CLIENTS: usize = 1 << 26;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,6 +104,7 @@ impl Limiter {
         }
         let (hash, now) = (self.seed.hash(key), now.as_nanos());
         match wish {
+            // The quota was read before the lock: a decision during a reload may be by the old one.
             Wish::Admit => self.table.lock().admit(key, hash, quota, now),
             Wish::Peek => self.table.lock().peek(key, hash, quota, now),
         }

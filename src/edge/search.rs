@@ -95,6 +95,7 @@ impl Searches {
             }
         };
         tracing::debug!(snapshot = %published.dataset.id, bytes = index.bytes(), "the search index is there");
+        // Until here the snapshot before stays in memory, and its index beside the new one.
         self.0.indexed.store(Some(Arc::new(Indexed { published, index })));
     }
 
@@ -134,6 +135,7 @@ impl Searches {
             return Ok((found?, published));
         }
         let household = self.0.settings.household(client);
+        // Refused at once, so that at most MOST_LONG wait for the two that run, one of each household.
         let turn = self.0.long.try_take(Some(household), 1).ok_or(NotSearched::Busy)?;
         // Never closed.
         let running = self.0.running.clone().acquire_owned().await;

@@ -57,6 +57,7 @@ fn view(request: &RequestHeader, peer: IpAddr, has_body: bool) -> View<'_> {
     }
 }
 
+// READ_TIMEOUT begins anew with each read, so that it alone would let a client send byte by byte for hours.
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -84,10 +85,13 @@ impl Public {
             version,
             endpoint: Endpoint::Unknown,
         };
+        // Room for as many as an answer may have: `try_send` loses none.
         let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
         let asking = proxy.ask(question, Some(Arc::new(move |interim| drop(tell.try_send(interim)))));
         let mut asking = std::pin::pin!(asking);
         let passed = loop {
+            // Interim answers first. Neither branch loses anything when the other one is taken: `recv` is cancel-safe,
+            // and `asking` goes on where it was.
             tokio::select! {
                 biased;
                 Some(interim) = told.recv() => incoming.tell(interim).await?,

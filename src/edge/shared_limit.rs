@@ -165,6 +165,7 @@ impl SharedLimit {
                 } else if let Some(answers) = self.logged.failed(self.clock.now_mono()) {
                     tracing::warn!(client = %client.1, %lost, answers, "Redis gave no usable answer about a client; this machine counts that client by itself");
                 }
+                // Redis may have counted it all the same: the journal reports it under the same id.
                 self.locally(address, client.1, wish, id, true)
             }
         }
@@ -236,6 +237,7 @@ impl SharedLimit {
 
     /// Gives up a link, if it is still the one in use.
     fn lose(&self, link: &Arc<Link>, lost: Lost) {
+        // The lock of both: link and reason change together, here and in `keep`.
         let mut why = self.why.lock();
         if self.link.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
             self.link.store(None);

@@ -159,6 +159,7 @@ impl Finder {
                 Err(why) => return Err(unsearched(why)),
             }
         }
+        // Read before the detail: what arrives meanwhile makes another one.
         let revision = self.details.as_ref().map(Details::revision);
         let detail = match (&wanted, &published) {
             (WantedDocument::Venue(id), Some(_)) => self.detail_shown(*id).await,

@@ -52,7 +52,6 @@ fields! {
     CONTENT_ENCODING = header::CONTENT_ENCODING, "Content-Encoding: ";
     /// RFC 9110 §8.6.
     CONTENT_LENGTH = header::CONTENT_LENGTH, "Content-Length: ";
-    /// RFC 9110 §14.4.
     /// The CSP standard.
     CONTENT_SECURITY_POLICY = header::CONTENT_SECURITY_POLICY, "Content-Security-Policy: ";
     /// RFC 9110 §8.3.

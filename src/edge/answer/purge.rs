@@ -32,6 +32,7 @@ impl Purger {
     /// Purges everything without a query, else every answer at the path that it names; returns the number of resources.
     /// Answers on their way are not cached either.
     pub(crate) fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
+        // The cache first: a request between the two may still join a fetch, but what that brings is not cached.
         let count = match query.filter(|query| !query.is_empty()) {
             None => self.cache.purge_all(),
             Some(query) => self.cache.purge_paths(&paths(query, self.base_path.as_ref())?),

@@ -179,6 +179,8 @@ impl Chosen {
         let turn = turn(&state.opening, household).await?;
         blocking(move || {
             let _until_done = turn;
+            // Not held while the columns are made: two that open a file at once may both make them, and the later ones
+            // are shared.
             let opened = state.opened.lock().get(&name).and_then(Weak::upgrade);
             let all = if let Some(all) = opened {
                 all

@@ -166,6 +166,8 @@ impl WindowTable {
 
     /// Drops a window: an idle one if there is any, else one with the fewest admissions.
     fn make_room(&mut self) {
+        // Ends: each window that is due is dropped, or scheduled for a later instant. The admission that scheduled it
+        // has paid for that.
         while let Some(dropped) = self.tidy_one() {
             if dropped {
                 return;

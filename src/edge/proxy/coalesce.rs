@@ -57,6 +57,8 @@ impl Proxy {
         let mut tries = 0;
         loop {
             let boarding = inner.flights.join(&flight(&fetch.key, &fetch.names, selectable));
+            // A fetch may have landed between the look into the cache and the boarding: look again, now that no other
+            // one begins. If this leader is dropped, those that have joined it ask again.
             if let Role::Leader(..) = boarding {
                 if let Some(hit) = self.landed_meanwhile(known, &fetch.key, selectable, fetch.kept.as_ref()) {
                     return Ok(hit);
@@ -79,6 +81,7 @@ impl Proxy {
             };
             let landed = if let Some(stored) = at_hand {
                 match timeout(PATIENCE_WITH_STALE, waiter.landed()).await {
+                    // Here and below, giving up waiting ends no fetch: that runs in a task of its own.
                     Ok(landed) => landed,
                     Err(_elapsed) => return Ok(Passed::stale(stored, None)),
                 }

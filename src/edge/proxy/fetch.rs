@@ -90,6 +90,7 @@ impl Proxy {
                         if !fetch.unconditional {
                             drop(arrived);
                             fetch.unconditional = true;
+                            // Once: then the request has no conditions.
                             return Box::pin(self.fetch(fetch, waiting, interim)).await;
                         }
                         AskError::nonsense("the request", "a 304 without conditions")

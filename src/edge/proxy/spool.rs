@@ -202,6 +202,7 @@ impl Spool {
                     return Err(Abandoned);
                 }
                 let has_room = state.held < WINDOW && self.room.try_take(&mut state.room, weight(&piece));
+                // Without room one piece at a time goes on: a full memory slows answers, but stops none.
                 if has_room || state.held == 0 {
                     state.push(piece, has_room);
                     drop(state);
@@ -219,6 +220,7 @@ impl Spool {
             let begun = Instant::now();
             let _ = timeout(patience, went).await;
             let waited = begun.elapsed();
+            // One slow reader costs the others at most GRACE in all. Then it is left behind.
             self.shared.state.lock().readers.retain(|_, reader| {
                 if reader.next < enough {
                     reader.grace = reader.grace.saturating_sub(waited);
@@ -305,6 +307,7 @@ impl Reader {
         loop {
             let came = self.shared.came.notified();
             let mut came = std::pin::pin!(came);
+            // Registered before the state is read, as in `pass`.
             came.as_mut().enable();
             {
                 let mut state = self.shared.state.lock();

@@ -102,6 +102,7 @@ impl Http1<'_, '_> {
             Then::Close(stream) => (false, stream),
             Then::Linger(stream) => (true, stream),
         };
+        // Its client has the answer: while the connection ends, it may be closed for a new one.
         self.connection.set_idle(Instant::now());
         let timer = self.timer.as_mut();
         let ending = async {

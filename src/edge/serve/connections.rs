@@ -23,6 +23,7 @@ use crate::edge::limit::unread::{AllRooms, Room, Unread};
 use crate::protocol::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
+// One look at all connections, under the lock, pays for so many that are closed.
 /// How many of the longest idle connections one scan remembers.
 const REMEMBERED: usize = 64;
 
@@ -107,6 +108,7 @@ struct Seat {
     /// Its requests in flight.
     busy: AtomicUsize,
     leave: Notify,
+    // Relaxed everywhere: read and written under the lock of the table only.
     /// Whether it leaves for another one, and is closed.
     leaves: AtomicBool,
     closed: Notify,
@@ -145,6 +147,8 @@ impl Connections {
             match self.seat(household) {
                 // Another idle one may leave sooner.
                 Ok(Err(leaves)) if Instant::now() < deadline => {
+                    // `notify_one` leaves a permit, so an end before this line is not missed. Another new connection
+                    // may take the place: the loop looks again.
                     let _closed = timeout(CLOSES_WITHIN, leaves.closed.notified()).await;
                 }
                 Ok(Err(_stays)) => break Err(Full::All),
@@ -182,6 +186,7 @@ impl Connections {
     /// A place for a connection, or another one that leaves for it.
     fn seat(&self, household: Option<IpAddr>) -> Result<Result<Connection, Arc<Seat>>, Full> {
         let inner = &*self.0;
+        // Before the lock: a connection that arrives during a reload may be measured by the old limits.
         let room = **inner.room.load();
         let now = inner.nanoseconds(Instant::now());
         let mut table = inner.table.lock();
@@ -310,6 +315,7 @@ impl Connection {
         let Some(household) = household else { return Ok(()) };
         let inner = &*self.connections.0;
         let each = inner.room.load().each;
+        // Looked up and counted under one lock: no two connections of a household pass its limit together.
         let mut table = inner.table.lock();
         if table.households.get(&household).is_some_and(|mine| mine.connections >= each) {
             inner.counters.refused.add(Full::Household(each).as_str(), 1);
@@ -321,6 +327,7 @@ impl Connection {
     }
 
     pub(crate) fn set_idle(&self, now: Instant) {
+        // In front of `busy`: whoever sees the connection idle also sees since when.
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
     }
@@ -377,6 +384,7 @@ impl Drop for Connection {
         let mut table = self.connections.0.table.lock();
         table.seats[self.place] = None;
         table.free.push(self.place);
+        // The place is free by now, under the same lock: the connection that waits for it looks there.
         self.seat.closed.notify_one();
         if let Some(household) = self.household
             && let Some(mine) = table.households.get_mut(&household)

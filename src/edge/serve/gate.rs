@@ -35,6 +35,8 @@ use super::{Public, connection, http2, write};
 
 /// The preface of HTTP/2 (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+// For each listener, beyond the limit on connections: 64 descriptors, each for at most 12 s (1 s for the request, 1 s
+// for the answer, 10 s to close).
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
 /// How long a refused connection may take to send the request that gets the refusal.
@@ -105,6 +107,7 @@ impl Gate {
             return None;
         };
         let taken = tokio::select! {
+            // Not cancel-safe, which does no harm: a connection that must leave is dropped.
             taken = take(&mut tcp) => taken,
             () = connection.told_to_leave() => return None,
         };
@@ -131,6 +134,7 @@ impl Gate {
         }
         let is_http2 = tokio::select! {
             biased;
+            // First, so that a request that has arrived is answered. Bytes that were peeked at are read again.
             is_http2 = timeout(HEAD_DEADLINE, begins_http2(&mut stream)) => is_http2,
             () = leave.as_mut() => return,
         };

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Bytes that may arrive before an answer is complete, and further ones for each decision that waits. An answer of our
 /// scripts has fewer than 100, an error of Redis a few hundred.
 const MOST: usize = 64 << 10;
+// With MOST_WAITING decisions 8 MiB.
 const EACH: usize = 512;
 
 pub(super) struct Bounded<S> {

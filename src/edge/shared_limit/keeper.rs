@@ -93,6 +93,7 @@ impl SharedLimit {
     async fn tell(&self, link: &Link) -> Result<(), Lost> {
         while !self.journal.lock().is_empty() {
             let now = self.clock.now_mono();
+            // No lock across the wait: requests write into the journal meanwhile, and only this task takes from it.
             let entries = self.journal.lock().take(BATCH.0, now);
             let told = timeout(BATCH.1, link.replay(&entries, now)).await;
             match told.unwrap_or_else(|_elapsed| Err(Lost::slow(BATCH.1))) {
@@ -101,6 +102,7 @@ impl SharedLimit {
                     self.counters.replayed.fetch_add(entries.len() as u64 - refused, Ordering::Relaxed);
                 }
                 Err(lost) => {
+                    // Some may have been taken by Redis: under the same id they count once.
                     self.journal.lock().put_back(entries);
                     return Err(lost);
                 }

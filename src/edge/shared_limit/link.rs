@@ -206,6 +206,7 @@ impl Link {
     /// Sends a command; an error value of Redis becomes an `Err`.
     async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         let answer = self.connection.clone().send_packed_command(command).await;
+        // Also forgets what has come of other answers. The bound is for a flood, of which nothing is an answer.
         self.unanswered.store(0, Ordering::Relaxed);
         answer.and_then(Value::extract_error)
     }

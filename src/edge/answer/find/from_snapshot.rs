@@ -236,6 +236,7 @@ impl Finder {
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
             return Ok(Found::of_snapshot(reply, published, false));
         }
+        // Read before the detail: what arrives meanwhile makes another one.
         let revision = details.revision();
         let (record, forwarded) = match details.read(id).await {
             Ok(Some(record)) => (record, None),

@@ -32,6 +32,7 @@ const TURN: usize = 16 << 10;
 /// Room for the first bytes that wait: a few small answers.
 const FIRST: usize = 16 << 10;
 
+// Never contended: one task polls both the HTTP/2 code and `send`. Not held between two polls.
 /// A connection whose output waits until it is sent; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Outbox(Arc<Mutex<OutboxState>>);

@@ -244,6 +244,8 @@ pub(crate) struct Watched {
 impl Watched {
     /// Looks at the files now, or at other ones from now on; whether there is a new certificate. It blocks.
     pub(crate) fn look(&self, files: Option<Files>) -> bool {
+        // Held while the files are read, so that the thread and an operator look in turns. Order: this lock, then
+        // `problem`.
         let mut renewal = self.renewal.lock();
         if let Some(files) = files {
             renewal.files = files;
@@ -296,6 +298,7 @@ impl Renewal {
         let renewal = Arc::new(Mutex::new(self));
         let (looked, mut is_first) = (renewal.clone(), true);
         let work = move || {
+            // The files have just been read, and the thread works before its first pause.
             if !std::mem::take(&mut is_first) {
                 let mut renewal = looked.lock();
                 let contents = renewal.files.read();
