@@ -140,6 +140,7 @@ impl Core {
     /// The same with another clock; with a pipe, connections to the origin are pipes.
     pub(super) fn open_with(config: &Config, clock: Clock, pipe: Option<Pipe>) -> Result<Self, AppError> {
         let settings = Settings::new(config.clone());
+        // Its lock first: from here on nobody else changes what is in the directory.
         let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
         let (current, cache, status) =
             (SnapshotPointer::default(), Cache::new(config.cache.max_bytes), OriginStatus::default());

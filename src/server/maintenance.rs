@@ -42,6 +42,7 @@ impl Keeper {
             let _ = store.try_writing();
             let _ = snapshots.forget_old_changes();
             let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
+            // On this thread, which is made for work that blocks: a repair reads the whole store.
             if may_try && self.heals && store.damage().is_some() {
                 heal(snapshots);
                 tried = Some(Instant::now());

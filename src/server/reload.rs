@@ -80,6 +80,8 @@ impl Reload {
     /// is nothing to read.
     pub(super) fn reload(&self) -> Option<ReloadFacts> {
         let source = self.source.as_ref()?;
+        // Held to the end, so that reloads take turns. Order: this lock, then those of the certificate and of the
+        // snapshots.
         let mut running = self.running.lock();
         Systemd::reloading();
         let texts = |errors: ConfigErrors| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -124,12 +126,15 @@ impl Reload {
 
     fn apply(&self, running: &Config, next: &Config, changes: &mut KeyChanges, source: &ConfigSource) {
         let config = self.in_effect(next);
+        // Each part changes as a whole, but not all at one instant: a request meanwhile may have new settings and old
+        // rules.
         self.settings.store(config.clone());
         self.fixed.set_quotas(&config);
         let answers = &self.public.answers;
         answers.in_force.store(Arc::new(self.fixed.in_force(&config)));
         if running.rate_limit.requests_per_minute != next.rate_limit.requests_per_minute {
             // They name the limit.
+            // In front of forgetting: what is rendered from here on names the new limit.
             answers.finder.pages.store(Arc::new(self.fixed.pages_of(&config)));
             self.cache.forget_documents();
         }

@@ -115,6 +115,7 @@ impl Services {
 
     /// Ends the runtimes with all that still runs in them.
     pub(super) fn end(self) {
+        // One deadline for all: a stop takes no longer with more runtimes.
         let deadline = Instant::now() + PATIENCE;
         for runtime in self.runtimes {
             runtime.shutdown_timeout(deadline.saturating_duration_since(Instant::now()));

@@ -285,6 +285,8 @@ pub(super) fn share_descriptors(files: Option<u64>, wanted: usize, each: usize) 
     let clients = usize::try_from(files.saturating_sub(reserve).max(1)).unwrap_or(usize::MAX).min(wanted);
     // Of few connections, one client must not have all.
     let each = each.min((clients / 4).max(1));
+    // Of the reserve a quarter is for operators and a half for the origin; the rest is for the store, the logs, and
+    // connections that are not checked yet.
     ConnectionShares { clients, each, operators: (reserve / 4) as usize, origin: (reserve / 2) as usize }
 }
 

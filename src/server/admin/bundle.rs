@@ -182,6 +182,7 @@ impl Bundles {
                 return Ok(Sent::File(Box::new(BundleDownload::of_dump(kind, dumps).await?)));
             }
         };
+        // Given back before the file is sent: a slow client holds up nobody.
         let _turn = self.turn.lock().await;
         let directory = self.directory.clone();
         blocking(move || {
@@ -205,6 +206,7 @@ impl Bundles {
             Claim::Signed(signature)
         };
         upload::check_length(&session.req_header().headers, self.most)?;
+        // Order: `uploading`, then `turn`. An upload takes its turn only when all of it is here.
         let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
         let file = upload::receive(session, &self.directory, self.most).await?;
         let (details, trusted) = (self.details.clone().ok_or(Failed::Shield)?, self.trusted.clone());

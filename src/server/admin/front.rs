@@ -75,6 +75,7 @@ impl ServerApp for AdminFront {
             connection.set_idle(Instant::now());
             let head = tokio::select! {
                 biased;
+                // First, so that a request that has arrived is answered before the connection leaves.
                 head = timeout(DEADLINE, request_head::read(&mut stream, None)) => head,
                 () = leave.as_mut() => return None,
             };

@@ -122,6 +122,7 @@ impl AdminSocket {
                 continue;
             };
             // Now and then it is looked whether it still has its name.
+            // Cancel-safe: a connection that is not accepted waits in the queue.
             let accepted = timeout(LOOK, listening.accept()).await;
             match accepted {
                 Ok(Ok(Some(stream))) => return stream,
@@ -149,6 +150,7 @@ impl Drop for AdminSocket {
 fn bind(data_dir: &Path) -> io::Result<Bound> {
     let (path, unfinished) = (path_in(data_dir), data_dir.join(UNFINISHED));
     let length = path.as_os_str().as_bytes().len();
+    // Both names have ten letters: what is checked for one holds for the other.
     if length > LONGEST {
         let why = format!("its path has {length} bytes, and the system allows {LONGEST}");
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
@@ -166,6 +168,7 @@ fn bind(data_dir: &Path) -> io::Result<Bound> {
         chown(&unfinished, Some(owner.uid()), Some(owner.gid()))?;
     }
     let number = fs::metadata(&unfinished)?.ino();
+    // Last, so that under its name it never has other permissions. The name of a killed server's socket is replaced.
     fs::rename(&unfinished, &path)?;
     Ok(Bound { listener, file: File { number, users: [ROOT, own, owner.uid()] } })
 }

@@ -57,6 +57,8 @@ pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most:
         }
         file.write_all(&piece).await.map_err(fail)?;
     }
+    // Tokio writes behind: without this, an error of the last write would be lost. No sync, because the file does not
+    // outlive the process.
     file.flush().await.map_err(fail)?;
     let mut file = file.into_std().await;
     file.rewind().map_err(fail)?;
