@@ -79,12 +79,14 @@ pub(crate) fn may_store(
         (NotStored::NoStore, RequestDirectives::of(request).no_store),
         (NotStored::Private, directives.private),
         (NotStored::Authorization, request.contains_key(AUTHORIZATION) && !for_others),
+        // DEVIATION: stricter than RFC 9111 §3.5, which is about `Authorization` only.
         (NotStored::Cookie, request.contains_key(COOKIE) && !for_others && !vary.names(&COOKIE)),
         (NotStored::VaryStar, vary == Vary::Star),
     ];
     if let Some((reason, _)) = reasons.into_iter().find(|(_, forbids)| *forbids) {
         return Err(reason);
     }
+    // DEVIATION: stricter than RFC 9111 §7.3, which only warns.
     if response.contains_key(SET_COOKIE) && !directives.public && default_lifetime.is_none() {
         return Err(NotStored::SetCookie);
     }

@@ -173,6 +173,8 @@ pub(crate) fn onward(
     allowed: &Allowed,
     keyed: impl Fn(&HeaderName) -> bool,
 ) -> HeaderMap {
+    // DEVIATION: RFC 9111 §5.2 and RFC 9110 §7.6 have a cache forward a client's directives and all end-to-end fields.
+    // Here the operator lists them: one client's field must not change the answer for others.
     let mut fields = filtered(client, |name| {
         let text = name.as_str();
         if HOPS.contains(name) {
@@ -229,6 +231,8 @@ pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     }
     let hop_by_hop = HopByHop::of(validated);
     for name in validated.keys() {
+        // DEVIATION: RFC 9111 §3.2 replaces `Vary`, too. The values that selected the stored answer belong to its own
+        // one.
         if OF_THE_BYTES.contains(name) || *name == VARY || hop_by_hop.contains(name) {
             continue;
         }
