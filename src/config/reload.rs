@@ -83,6 +83,7 @@ impl Settings {
     }
 
     pub(crate) fn store(&self, config: Config) {
+        // In this order: a task that hears of a change loads the new configuration.
         self.0.config.store(Arc::new(config));
         self.0.changes.send_replace(());
     }
