@@ -232,6 +232,7 @@ impl Server {
         block_on(async {
             let (waiting, began) = (spinner("the server is importing the bundle"), Instant::now());
             let response = loop {
+                // A clone shares its position with the file: each try begins at its start.
                 let mut again = file.try_clone()?;
                 again.rewind()?;
                 match self.transfer(Method::POST, &path, headers.clone(), Some(again)).await {

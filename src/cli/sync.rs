@@ -286,9 +286,8 @@ pub(super) enum Stage {
         of: u64,
         certificate: Certificate,
     },
-    Complete {
-        listings: u64,
-    },
+    /// Everything is mirrored and certified.
+    Complete { listings: u64 },
 }
 
 impl fmt::Display for Stage {

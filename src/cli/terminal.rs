@@ -121,6 +121,7 @@ static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
 /// Writes while no bar is in the way.
 fn beside_bar<T>(write: impl FnOnce() -> T) -> T {
+    // The lock is given back before the write, which a stuck reader holds up.
     let bar = BAR.lock().as_ref().and_then(WeakProgressBar::upgrade);
     match bar {
         Some(bar) => bar.suspend(write),

@@ -97,6 +97,7 @@ impl AtomicFile {
         // A killed process with this number may have left one, and a foreign link must not be followed.
         remove(&path)?;
         watch();
+        // Listed before it is there: a signal in between finds nothing to remove, and leaves nothing behind.
         UNFINISHED.lock().push(path.clone());
         let file = File::options().read(true).write(true).create_new(true).open(&path);
         // The requested name is the better message.
@@ -115,6 +116,7 @@ impl AtomicFile {
 
     /// Gives it its name; returns its length.
     pub(super) fn finish(self) -> Result<u64, FileError> {
+        // The content in front of the name: after a crash the name must not stand for less than all of it.
         let bytes = self.file.sync_all().and_then(|()| self.file.metadata()).map(|meta| meta.len());
         let bytes = bytes.and_then(|bytes| fs::rename(&self.path, &self.name).map(|()| bytes));
         // The name is durable once the directory is; not every system can sync one.
