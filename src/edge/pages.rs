@@ -74,6 +74,7 @@ impl<K, V> Default for Last<K, V> {
 impl<K: PartialEq, V: Clone> Last<K, V> {
     /// What is made of `key`. Concurrent callers wait instead of making it again.
     fn get_or_make(&self, key: K, make: impl FnOnce() -> V) -> V {
+        // Held while it is made, on a thread that may block: at most two documents are rendered at once.
         let mut last = self.0.lock();
         if let Some((_, made)) = last.as_ref().filter(|(known, _)| *known == key) {
             return made.clone();

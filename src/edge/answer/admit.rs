@@ -130,11 +130,10 @@ pub enum PageTarget {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileTarget {
+    /// A dump of what a query selects.
     Dump(DumpKind, FileQuery),
     /// `/changes.ndjson`: as [`ApiTarget::Changes`].
-    ChangeRecords {
-        since: Result<Box<str>, Problem>,
-    },
+    ChangeRecords { since: Result<Box<str>, Problem> },
 }
 
 /// The methods in an answer's `Allow` or `Access-Control-Allow-Methods`.

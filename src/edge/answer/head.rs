@@ -169,6 +169,8 @@ impl Fields {
 /// The fields that somebody else made. `Date` and `Connection` are said of our own connection.
 impl From<HeaderMap> for Fields {
     fn from(mut map: HeaderMap) -> Self {
+        // DEVIATION: `Date` is when the answer is sent, also for a stored one (RFC 9110 §6.6.1); its `Age` is counted
+        // for that.
         map.remove(header::DATE);
         map.remove(header::CONNECTION);
         // A name stands once, in front of its first value.

@@ -46,6 +46,7 @@ impl<K, E, A: FnOnce() -> bool, B: FnOnce() -> bool, C: FnOnce() -> Option<E>> F
             Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
             Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
             // A client with a stale answer at hand does not wait for the budget.
+            // DEVIATION: stale although the origin has not failed, but has no slot (RFC 9111 §4.2.4).
             Some((kept, Reuse::Validate(_))) if (self.must_stand_in)() => return Step::StandIn(kept),
             Some((_, Reuse::Validate(why))) => Some(why),
             None => None,

@@ -139,17 +139,15 @@ pub(super) type Flight = (Key, Selecting);
 /// The result of a fetch for the clients that joined it.
 #[derive(Clone, Debug)]
 pub(super) enum FetchOutcome {
+    /// A cached answer, and the status of the origin's.
     Kept(Arc<Stored>, u16),
     /// An answer to be cached, while it arrives.
-    Arriving {
-        head: Arc<Head>,
-        selecting: Selecting,
-        tap: Tap,
-    },
+    Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
     /// An answer for one client alone, because of its request or of the answer itself: other clients may share another one.
     Personal,
     /// An answer that must not be cached, for example `private`: each client asks for itself.
     Private,
+    /// No answer, whatever the request.
     Failed(AskError),
     /// No answer, perhaps because of these request fields: clients with other fields ask again.
     FailedFor(AskError, Arc<HeaderMap>),

@@ -175,6 +175,7 @@ impl WordCollector {
 
     pub(super) fn finish(self) -> Result<Words, TooManyWords> {
         let Self { numbers, tokens, ends } = self;
+        // Numbers beyond this were cut when they were added: nothing of such an index is used.
         if numbers.len() > (u32::MAX >> Occurrence::BITS) as usize {
             return Err(TooManyWords);
         }

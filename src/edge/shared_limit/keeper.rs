@@ -1,7 +1,7 @@
 //! Supervision of the connection to Redis: connects, notices when it is gone, comes back to it, and reports what was
 //! decided meanwhile.
 //!
-//! A new connection decides only after it has accepted a write and was told of what this process admitted alone.
+//! A new connection decides only after it has accepted a write and the report of what this process admitted alone.
 //! Callers: [`super`] writes the journal; [`crate::server`] runs it as a service.
 
 use std::collections::{HashMap, VecDeque};

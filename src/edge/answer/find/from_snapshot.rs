@@ -272,6 +272,8 @@ impl Finder {
         }
         let (shown, body) = (published.clone(), record.body);
         let made = rendered(body.len() > LARGE, move || render::detail(&shown, body)).await?;
+        // DEVIATION: with our tag and the snapshot's `Age`, although the origin has just sent it: the next request
+        // finds it stored, and must get the same.
         if forwarded.is_some() {
             return Ok(Found::Snapshot(FromSnapshot { reply: Arc::new(made), published, forwarded, pinned: false }));
         }
