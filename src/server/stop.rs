@@ -1,5 +1,5 @@
-//! Stop of a server: orders to it, connections that are told to end, new ones that are accepted for a while unless they
-//! wait in a socket that outlives the process, and a drain that ends when nothing is in flight.
+//! Stop of a server: orders to it, the end of its connections, new ones that are accepted for a while unless they wait in
+//! a socket that outlives the process, and a drain that ends when nothing is in flight.
 //!
 //! Callers: [`super::serve`]; [`super::signals`] makes orders.
 
