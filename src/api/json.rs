@@ -297,6 +297,7 @@ pub fn walk<'a>(text: &'a str, mut show: impl FnMut(Token<'a>)) -> Result<(), Js
     check(text)?;
     // From here on the text is known to be JSON: brackets match, and strings end.
     let bytes = text.as_bytes();
+    // `check` has refused what is deeper.
     let mut in_object = [false; MAX_DEPTH];
     let (mut depth, mut at) = (0_usize, 0_usize);
     let mut key: Option<&str> = None;
