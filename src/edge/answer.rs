@@ -218,7 +218,7 @@ impl Responder {
         answer
     }
 
-    /// The answer to a request whose fields cannot be told; it is recorded.
+    /// The answer to a request whose fields cannot be read; it is recorded.
     pub(crate) async fn refuse(&self, peer: IpAddr, problem: Problem) -> Answer {
         let in_force = self.in_force.load_full();
         let limit = admit::decide_unread(peer, Wish::Admit, &in_force.rules, self.clock.now_mono()).await;
@@ -229,7 +229,7 @@ impl Responder {
         self.unasked(peer, limit, &problem)
     }
 
-    /// The answer to a client for whom there is no room; it is recorded. `most`: how many connections its household may
+    /// The answer to a client without a free connection; it is recorded. `most`: how many connections its household may
     /// have, where that is the bound.
     pub(crate) async fn turn_away(&self, peer: IpAddr, most: Option<usize>) -> Answer {
         let in_force = self.in_force.load_full();

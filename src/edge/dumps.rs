@@ -56,7 +56,7 @@ const MOST_CODED_OF_ONE: usize = 8;
 /// A household may download changes so many times at once.
 const MOST_CHANGES: usize = 8;
 
-/// How many bytes of pieces are kept for whoever downloads the same, and for how long.
+/// How many bytes of pieces are kept for other downloads of the same file, and for how long.
 const KEPT: u64 = 8 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(60);
 

@@ -68,7 +68,7 @@ pub struct Limiter {
     quotas: ArcSwap<Quotas>,
     seed: Seed,
     table: Mutex<WindowTable>,
-    /// Told by whoever refuses.
+    /// Noted by the code that refuses.
     pub(crate) refused: Refusals,
 }
 

@@ -38,12 +38,13 @@
 //! lets others share their requests (`question`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
-//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the one goes
-//! first that most households ask for; of the misses, the one of the household that was served longest ago. A cache miss
-//! waits only if its slot comes within `origin.wait`, judging by those before it and by the slots that become free
-//! ([`crate::origin::budget`]); otherwise it is refused at once, with that time in `Retry-After`. *Overload* means that in the
-//! last minute more than two cache misses per slot were refused. Then slots are given out evenly over time, not all at
-//! once, and a resource that was refused to several households is fetched although no client waits for it ([`demand`]).
+//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the one
+//! goes first that most households ask for; of the misses, the one of the household that was served longest ago. A
+//! cache miss waits only if its slot comes within `origin.wait`, judging by those before it and by the slots that
+//! become free ([`crate::origin::budget`]); otherwise it is refused at once, with that time in `Retry-After`.
+//! *Overload* means that in the last minute more than two cache misses per slot were refused. Then slots are given out
+//! evenly over time, not all at once, and a resource that was refused to several households is fetched although no
+//! client waits for it ([`demand`]).
 //!
 //! Callers: [`crate::edge::answer`], [`crate::edge::serve`]; [`crate::server`] builds it.
 

@@ -135,7 +135,7 @@ impl Searches {
             return Ok((found?, published));
         }
         let household = self.0.settings.household(client);
-        // Refused at once, so that at most MOST_LONG wait for the two that run, one of each household.
+        // Refused at once, so that at most MOST_LONG run or wait, one of each household.
         let turn = self.0.long.try_take(Some(household), 1).ok_or(NotSearched::Busy)?;
         // Never closed.
         let running = self.0.running.clone().acquire_owned().await;

@@ -57,7 +57,7 @@ fn view(request: &RequestHeader, peer: IpAddr, has_body: bool) -> View<'_> {
     }
 }
 
-// READ_TIMEOUT begins anew with each read, so that it alone would let a client send byte by byte for hours.
+// READ_TIMEOUT restarts with each read, so that it alone would let a client send byte by byte for hours.
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 

@@ -229,7 +229,7 @@ impl SharedLimit {
 
     fn write_down(&self, entry: JournalEntry) {
         self.journal.lock().push(entry);
-        // Without a link nothing can be told, and `keeper` looks by itself when there is one.
+        // Without a link nothing can be reported, and `keeper` looks by itself when there is one.
         if self.link.load().is_some() {
             self.news.notify_one();
         }

@@ -78,7 +78,7 @@ impl Responder {
             Ok::<_, Problem>((coding, tag, state))
         };
         let (mut coding, mut tag, mut state) = judged(wanted)?;
-        // Whoever has it needs no encoder.
+        // A client that has the file needs no encoder.
         let coded = (wanted != Coding::Identity && state == Precondition::Proceed).then(|| chosen.may_code()).flatten();
         if wanted != Coding::Identity && state == Precondition::Proceed && coded.is_none() {
             (coding, tag, state) = judged(Coding::Identity)?;

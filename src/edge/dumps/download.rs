@@ -1,7 +1,7 @@
 //! Downloads: listings of a snapshot as a file, all or what a search finds, rendered while sent and never kept.
 //!
-//! Whoever downloads the same file at about the same time is sent the same pieces, which are kept in memory for a little
-//! while, so that many downloads cost hardly more than one, and a slow one delays nobody. Callers: [`super`] and
+//! Clients that download the same file at about the same time are sent the same pieces, which are kept in memory for a
+//! little while, so that many downloads cost hardly more than one, and a slow one delays nobody. Callers: [`super`] and
 //! [`super::changes`] make it, [`crate::edge::answer`] and [`crate::server::admin`] send it.
 
 use std::io;
@@ -48,7 +48,7 @@ pub(crate) enum NotSelected {
     Unselected(#[from] Unselected),
     #[error(transparent)]
     Searched(NotSearched),
-    /// Whoever saves a file does not see that a word was left out.
+    /// A client that saves a file does not see that a word was left out.
     #[error("no venue has the word {0:?}")]
     Ignored(Box<str>),
     /// The journal does not reach back so far, or the details do not.

@@ -25,7 +25,7 @@ const MOST_COLUMNS: usize = 1000;
 /// The most columns of details; what else they have is in the last one.
 const MOST_OF_DETAILS: usize = 300;
 
-/// So deep are objects told apart.
+/// Objects nested deeper than this are one cell.
 const DEEPEST: usize = 3;
 
 /// At most so many details are read for the columns, and so many at once.
@@ -112,7 +112,7 @@ impl Columns {
         taken.extend(self.slugs.iter().map(|(name, _)| (*name).to_owned()));
         let known = self.details.get_or_insert_default();
         known.names.push(MORE.to_owned());
-        // The last one first: it is said to be called so.
+        // The last one first: its name is documented.
         for name in known.names.iter_mut().rev() {
             while !taken.insert(name.clone()) {
                 name.insert_str(0, "detail.");

@@ -56,7 +56,7 @@ impl Proxy {
             let known = fetch.question.is_known();
             let is_here = this.landed_meanwhile(known, &fetch.key, &selectable, fetch.kept.as_ref()).is_some();
             if !is_here && !this.varies_by_more(&mut fetch, &selectable) {
-                // Its result lies in the cache, or is told by who waits for it.
+                // Its result lies in the cache, or is reported by a client that waits for it.
                 let _ = this.fetch(fetch, Some(ticket), None).await;
             }
         });

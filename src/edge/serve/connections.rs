@@ -327,7 +327,7 @@ impl Connection {
     }
 
     pub(crate) fn set_idle(&self, now: Instant) {
-        // In front of `busy`: whoever sees the connection idle also sees since when.
+        // In front of `busy`: a reader that sees the connection idle also sees since when.
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
     }

@@ -35,7 +35,7 @@ use super::{Public, connection, http2, write};
 
 /// The preface of HTTP/2 (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-// For each listener, beyond the limit on connections: 64 descriptors, each for at most 12 s (1 s for the request, 1 s
+// For each listener, beyond the limit on connections: 64 descriptors, each for some 12 s (1 s for the request, 1 s
 // for the answer, 10 s to close).
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;

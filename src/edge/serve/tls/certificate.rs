@@ -66,7 +66,7 @@ enum Problem {
     OtherKey(PathBuf),
 }
 
-/// The concern about the certificate of an authority. `openssl req -x509` makes one unless it is told otherwise.
+/// The concern about the certificate of an authority. `openssl req -x509` makes one by default.
 const AUTHORITY: &str = "the certificate is that of an authority (CA:TRUE): many clients refuse it for a server; make one with \
                          CA:FALSE (openssl req -x509 -addext basicConstraints=critical,CA:FALSE), or have the authority sign one";
 
