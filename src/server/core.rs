@@ -317,7 +317,7 @@ impl Mirror {
     }
 }
 
-/// Fails if there can be no data. Of a directory that cannot be read, whoever opens it says why.
+/// Fails if there can be no data. For a directory that cannot be read, opening it gives the reason.
 pub(crate) fn expect_data(config: &Config) -> Result<(), AppError> {
     let path = &config.data_dir;
     if DataDir::has_store(path) || DataDir::expect_readable(path).is_err() {

@@ -1,6 +1,6 @@
 //! Admin API in the process of a command, where no server has the data directory: a server without listeners.
 //!
-//! So that each verb has one meaning, whoever carries it out. Callers: [`crate::cli`].
+//! So each verb has one meaning, in whichever process it runs. Callers: [`crate::cli`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -241,7 +241,7 @@ impl Bundles {
                 session.write_response_body(before, false).await?;
             }
         }
-        // Before the last piece: whoever has all of it may go, and a command's own process with it.
+        // Before the last piece: a client that has all of it may end, and with it the process, if that is a command's.
         if let Some((exported, snapshots)) = download.exported.zip(self.snapshots.clone()) {
             let remembered = tokio::task::spawn_blocking(move || snapshots.remember(exported)).await;
             if let Ok(Err(error)) = remembered {

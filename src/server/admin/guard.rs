@@ -98,7 +98,7 @@ mod tests {
         headers
     }
 
-    /// What is told of a request to 10.0.0.7 with these values of `Host`.
+    /// The verdict on a request to 10.0.0.7 with these values of `Host`.
     fn refused(config: &AdminConfig, target: &str, hosts: &[&str]) -> Option<String> {
         let request = http::Request::get(target);
         let request = hosts.iter().fold(request, |request, host| request.header("host", *host));

@@ -99,7 +99,7 @@ pub(crate) struct Status {
     /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
     pub is_demo: bool,
-    /// The end of the copy that was told last.
+    /// The end of the copy that was shown last.
     pub promise: Mutex<Promise>,
 }
 
