@@ -55,7 +55,7 @@ const FILES_OF_COMMAND: u64 = 64;
 const THREADS_OF_SERVER: usize = 40;
 const THREADS_OF_COMMAND: usize = 8;
 
-/// What is said of `mirror.enabled` when a command is about snapshots.
+/// The problem of `mirror.enabled` where a command is about snapshots.
 const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
 
 const AFTER_HELP: &str = "\

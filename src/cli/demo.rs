@@ -282,7 +282,7 @@ impl Drop for Temporary {
 fn remove(path: &Path) {
     let gone = path.with_extension("gone");
     if fs::rename(path, &gone).is_ok() {
-        // Nobody is left to be told.
+        // The process ends: nobody could read an error.
         let _ = fs::remove_dir_all(gone);
     }
 }

@@ -24,7 +24,7 @@ use super::target::Named;
 use super::terminal::{Align, Paint, say, start_log, table, tell};
 use super::{Failure, needs_snapshots, plain};
 
-/// What is said of a published snapshot during a rollback.
+/// The note about a published snapshot during a rollback.
 pub(super) const NOT_CURRENT: &str =
     "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current";
 

@@ -41,7 +41,7 @@ pub(super) struct Status {
     watch: bool,
     /// Only ask whether the server can answer clients: exit code 0 also if its data is old
     ///
-    /// For health checks of containers: whoever gets old data is served better than by a restart.
+    /// For health checks of containers: a client that gets old data is better off than with a restart.
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     ready: bool,
 }

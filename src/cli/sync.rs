@@ -23,7 +23,7 @@ use super::terminal::{Display, say, start_log, tell};
 use super::{Failure, plain};
 
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is said at most that the origin fails.
+/// The least time between two warnings that the origin fails.
 const REMINDER: Duration = Duration::from_secs(60);
 /// `sync` gives up after this long without progress.
 const LONGEST_IDLE: Duration = Duration::from_secs(120);
@@ -86,7 +86,7 @@ pub(super) struct Sync {
 impl Sync {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(|config| needs_mirror(config, "sync"))?;
-        // What fails is said by `follow`.
+        // `follow` reports failures.
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         let server = self.server.server(&config, &Purpose::Sync)?;
         let (is_here, place) = (server.is_here(), server.admin.clone());
@@ -104,7 +104,7 @@ impl Sync {
     }
 }
 
-/// What is said of a complete copy, for scripts and for people.
+/// The report of a complete copy, for scripts and for people.
 fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>, text: String) -> (Value, String) {
     let details = json!({ "mirrored": mirrored, "of": of });
     (json!({ "complete": mirrored == of, "listings": listings, "details": details }), text)

@@ -89,7 +89,7 @@ impl Named {
             }
             match Hosted::start(config, purpose) {
                 Ok(hosted) => return Ok(Server::here(hosted, config)),
-                // Whoever took the lock in between may be a server by now: it is looked for again.
+                // The holder of the lock may be a server by now: it is looked for again.
                 Err(AppError::Open(StoreError::Held { .. })) if began.elapsed() < HELD => {
                     std::thread::sleep(Duration::from_millis(50));
                 }

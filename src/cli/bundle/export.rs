@@ -139,7 +139,7 @@ impl Export {
     fn expect_replaceable(&self) -> Result<(), ExportError> {
         let is_file = self.format.dump().is_none() && self.file.metadata().is_ok_and(|found| found.is_file());
         let mut start = Vec::new();
-        // What cannot be read is told by the export.
+        // A file that cannot be read is an error of the export.
         let is_read = is_file && File::open(&self.file).and_then(|file| file.take(16).read_to_end(&mut start)).is_ok();
         let is_other = is_read && !start.is_empty() && check_beginning(&start).is_err();
         if is_other { Err(ExportError::Other(self.file.clone())) } else { Ok(()) }
