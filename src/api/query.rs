@@ -133,8 +133,8 @@ pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
 
-/// The values of known parameters, as from [`values`]. Whoever saves a file, or gets fewer results than there are, does not
-/// see that a parameter had no effect, so others are refused. `named`: the known ones.
+/// The values of known parameters, as from [`values`]. A client that saves a file, or gets fewer results than exist,
+/// does not see that a parameter had no effect, so others are refused. `named`: the known ones.
 fn known_only<'a, const N: usize>(
     raw: &'a str,
     known: &[&'static str; N],
