@@ -14,7 +14,7 @@ pub(crate) enum BadAnswer {
     /// The status is not that of a final answer.
     #[error("its status is {0}, not a number from 200 to 599")]
     Status(u16),
-    /// The length is said twice, or is no number.
+    /// The length is stated twice, or is no number.
     #[error("Content-Length is repeated, or is not a number")]
     Length,
     /// The body is in a transfer coding that nobody asked for (RFC 9110 §10.1.4), or in two.
