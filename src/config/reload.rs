@@ -14,7 +14,7 @@ use crate::protocol::client_address::household;
 use super::Config;
 use super::declaration::{DeclaresKeys as _, Reload};
 
-/// What is said of a reload that finds nothing new. A process keeps the variables and the arguments of its start.
+/// The report of a reload that finds nothing new. A process keeps the variables and the arguments of its start.
 pub(crate) const UNCHANGED: &str = "reloaded: the configuration has not changed (variables of a unit or a container, and \
                                     --set, change with a restart)";
 
