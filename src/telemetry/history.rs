@@ -14,7 +14,7 @@ use crate::clock::Monotonic;
 use super::counters::Group;
 use super::timing::{BUCKETS, percentile};
 
-/// How many kinds of requests to the origin are told apart.
+/// How many kinds of requests to the origin are counted apart.
 pub(crate) const CLASSES: usize = 5;
 
 /// How far back samples go.
