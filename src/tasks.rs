@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// How long work waits for a thread that may block.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long it is told that work got no thread.
+/// For how long work without a thread is reported.
 const TOLD: Duration = Duration::from_secs(60);
 
 /// How much work got no thread lately, and when the last of it gave up. The threads are the process's.
