@@ -25,7 +25,7 @@ const FIRST_MILLIS: i64 = -62_167_219_200_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallTime(i64);
 
-/// Whole seconds, rounded up: whoever waits so long has waited long enough.
+/// Whole seconds, rounded up: a wait of so long is long enough.
 pub(crate) const fn ceil_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
 }
@@ -233,7 +233,7 @@ impl Clock {
         FakeClock(Self::of(Source::Hands(Arc::clone(&hands))), hands)
     }
 
-    /// A clock that stands still at `wall` until it is told otherwise, with monotonic time zero.
+    /// A clock that stands still at `wall` until it is moved, with monotonic time zero.
     pub fn fake(wall: WallTime) -> FakeClock {
         Self::by_hand(wall, None)
     }
