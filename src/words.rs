@@ -1,7 +1,7 @@
 //! Parts of messages: words that depend on a number, names for the values of an enum, what to do about a file, and an
 //! error with its causes.
 //!
-//! Callers: every message with a count; enums whose values have words; `cli`; whoever writes a message.
+//! Callers: every message with a count; enums whose values have words; `cli`; code that writes a message.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
