@@ -1,4 +1,4 @@
-//! The API that is mirrored, as values: its JSON texts, its listings, its queries, its replies.
+//! The mirrored API as values: its JSON texts, listings, queries and replies.
 //!
 //! Pure: text in, values out. It knows neither sockets nor disks nor the clock. What a query means where the documentation
 //! is silent is a value here ([`odd`]); which meaning holds is found by [`crate::mirror::examiner`]. Not here: HTTP itself

@@ -55,10 +55,9 @@ const FILES_OF_COMMAND: u64 = 64;
 const THREADS_OF_SERVER: usize = 40;
 const THREADS_OF_COMMAND: usize = 8;
 
-/// What is said of `mirror.enabled` when a command is about snapshots.
+/// The problem of `mirror.enabled` where a command is about snapshots.
 const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
 
-/// What `--help` says below the commands.
 const AFTER_HELP: &str = "\
 Exit codes:
   0   success
@@ -214,19 +213,14 @@ enum Command {
     Man(generated::Man),
 }
 
-/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The configuration cannot be used.
     Config(ConfigErrors),
-    /// The command line cannot be used.
     Usage(Box<dyn std::error::Error + Send + Sync>),
-    /// Anything else.
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Failure {
-    /// The command line cannot be used.
     fn usage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Usage(Box::new(error))
     }
@@ -243,7 +237,6 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// A file or a directory that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}{}", path.display(), remedy(path, source))]
 struct FileError {
@@ -252,18 +245,15 @@ struct FileError {
 }
 
 impl FileError {
-    /// Makes the error of this file.
     fn at(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self { path: path.to_owned(), source }
     }
 }
 
-/// The command line: every command with its help.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs the command of the arguments.
 pub fn run() -> ExitCode {
     let _last_lines = LastLines;
     let cli = match Cli::try_parse() {
@@ -327,7 +317,6 @@ fn printed_help(error: &clap::Error) -> io::Result<()> {
     say(if is_coloured { text.ansi().to_string() } else { text.to_string() })
 }
 
-/// Prints why a command failed.
 fn failed(error: &(dyn std::error::Error + 'static), code: ExitCode) -> ExitCode {
     let lines: Vec<String> = with_causes(error).lines().map(plain).collect();
     tell(format!("grandstand: {}", lines.join("\n")));
@@ -383,7 +372,6 @@ fn examine_to_serve(sources: &Sources) -> Examined {
     examined
 }
 
-/// A configuration without mistakes.
 fn load(sources: &Sources) -> Result<Loaded, Failure> {
     examine(sources).finish().map_err(Failure::Config)
 }

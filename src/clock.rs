@@ -1,7 +1,7 @@
 //! The two clocks: wall time, which people and headers see, and monotonic time, which limits and timeouts count in.
 //!
 //! The only place that reads the system's clocks. Not a global: a [`Clock`] is passed on, and decisions take `now` as
-//! an argument. A clock also knows how far the origin's clock is from it, as soon as somebody has told it of answers.
+//! an argument. A clock also knows how far the origin's clock is from it, as soon as answers of the origin were noted.
 //! Callers: most rooms; tests use [`Clock::fake`] and [`Clock::of_runtime`].
 
 pub(crate) mod backoff;
@@ -25,12 +25,11 @@ const FIRST_MILLIS: i64 = -62_167_219_200_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallTime(i64);
 
-/// Whole seconds, rounded up: whoever waits so long has waited long enough.
+/// Whole seconds, rounded up: a wait of so long is long enough.
 pub(crate) const fn ceil_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add((duration.subsec_nanos() > 0) as u64)
 }
 
-/// A text that is no instant.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0:?} is not a timestamp with an offset (such as 2026-11-20T12:00:00Z)")]
 pub struct NotATime(String);
@@ -179,7 +178,6 @@ impl Monotonic {
 /// Ages of data count by the second one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
-    /// By our clock.
     pub wall: WallTime,
     /// By the origin's, if that is behind; never later than ours.
     pub by_origin: WallTime,
@@ -235,7 +233,7 @@ impl Clock {
         FakeClock(Self::of(Source::Hands(Arc::clone(&hands))), hands)
     }
 
-    /// A clock that stands still at `wall` until it is told otherwise, with monotonic time zero.
+    /// A clock that stands still at `wall` until it is moved, with monotonic time zero.
     pub fn fake(wall: WallTime) -> FakeClock {
         Self::by_hand(wall, None)
     }
@@ -247,7 +245,6 @@ impl Clock {
         (hand.clock(), hand)
     }
 
-    /// The wall time.
     pub fn now_wall(&self) -> WallTime {
         match &self.source {
             Source::System { .. } => WallTime::from_system(SystemTime::now()),
@@ -255,7 +252,6 @@ impl Clock {
         }
     }
 
-    /// The monotonic time.
     pub fn now_mono(&self) -> Monotonic {
         match &self.source {
             Source::System { started } => Monotonic(nanos(started.elapsed())),
@@ -278,7 +274,6 @@ impl Clock {
         self.origin.smallest_ms(self.instants())
     }
 
-    /// The wall time by both clocks.
     pub fn now(&self) -> Now {
         self.read().1
     }

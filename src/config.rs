@@ -1,11 +1,11 @@
-//! The configuration, resolved into types that cannot be wrong.
+//! Configuration, resolved into types that cannot be wrong.
 //!
-//! The file, the environment and `--set` become one tree in which every value remembers its [`ValueSource`] (`sources`). Every
-//! key is declared once (`keys`), and the declared keys are read from that tree (`reader`). Every mistake is collected,
-//! so that one run of `grandstand check` shows them all.
+//! The file, the environment and `--set` become one tree in which every value remembers its [`ValueSource`]
+//! (`sources`). Every key is declared once (`keys`), and the declared keys are read from that tree (`reader`). Every
+//! mistake is collected, so that one run of `grandstand check` shows them all.
 //!
-//! Not here: acting on the configuration (`app` does), reading certificates, opening sockets. Callers: the command line,
-//! at the start and at each reload; other rooms read [`Settings`].
+//! Not here: acting on the configuration ([`crate::server`] does), reading certificates, opening sockets. Callers: the
+//! command line, at the start and at each reload; other rooms read [`Settings`].
 
 mod address;
 mod checks;
@@ -52,7 +52,6 @@ use values::Written;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     pub config: Config,
-    /// Warnings for the operator.
     pub warnings: Vec<Finding>,
 }
 
@@ -61,7 +60,6 @@ pub struct Loaded {
 pub struct Examined {
     /// The configuration; keys with a mistake have their defaults.
     pub config: Config,
-    /// Warnings for the operator.
     pub warnings: Vec<Finding>,
     errors: Vec<Finding>,
     /// Every key, with the place of its value.
@@ -69,12 +67,10 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// Whether this key was set.
     pub fn is_set(&self, key: &str) -> bool {
         self.places.get(key).is_some_and(Option::is_some)
     }
 
-    /// Adds a mistake in the value of a key.
     pub fn fail(&mut self, key: &str, problem: &impl ToString) {
         let place = self.places.get(key).cloned().flatten().unwrap_or(ValueSource::Default);
         self.errors.push(Finding::new(place, key, problem.to_string()));
@@ -118,7 +114,6 @@ impl Examined {
         }
     }
 
-    /// The configuration, if it has no mistakes.
     pub fn finish(self) -> Result<Loaded, ConfigErrors> {
         let Self { config, warnings, errors, .. } = self;
         ConfigErrors::none_or(errors).map(|()| Loaded { config, warnings })
@@ -142,7 +137,6 @@ named! {
 }
 
 impl Use {
-    /// Whether an origin is asked.
     pub const fn has_origin(self) -> bool {
         matches!(self, Self::Mirror | Self::Shield)
     }
@@ -188,7 +182,6 @@ impl Config {
         Self { listen: public, admin: AdminConfig { listen: admin, ..self.admin }, ..self }
     }
 
-    /// Every listener's address, with its key.
     fn listeners(&self) -> Vec<(&'static str, SocketAddr)> {
         let public = self.listen.iter().map(|address| ("listen", *address));
         let tls = self.tls.iter().flat_map(|tls| &tls.listen).map(|address| ("tls.listen", *address));
@@ -203,7 +196,6 @@ impl Config {
         written(self, &Self::own_declarations())
     }
 
-    /// Every dotted key.
     pub fn keys() -> Vec<String> {
         Self::own_declarations().iter().map(|key| key.about.path()).collect()
     }

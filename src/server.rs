@@ -112,7 +112,6 @@ struct Server {
     https: Option<Service<TlsGate>>,
     operators: AdminFront,
     socket: AdminSocket,
-    /// What is done beside answering.
     tasks: Vec<(&'static str, BoxFuture<'static, ()>)>,
     keeper: Keeper,
     status: Arc<Status>,
@@ -262,7 +261,6 @@ impl Server {
 }
 
 impl Role {
-    /// What this use does beside answering.
     fn tasks(self, settings: &Settings) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
         let searches = |data: Data| ("search", data.searches.run().boxed());
         match self {
@@ -290,7 +288,6 @@ fn fixed(core: &Core, has_dumps: bool) -> Fixed {
     Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, &core.clock) }
 }
 
-/// The keeper of the data directory.
 fn keeper(core: &Core) -> Keeper {
     Keeper {
         data_dir: core.data_dir.clone(),
@@ -300,7 +297,6 @@ fn keeper(core: &Core) -> Keeper {
     }
 }
 
-/// Logs where the server listens.
 fn announce(addresses: &Addresses, status: &Status) {
     let usage = status.usage.as_str();
     for address in &addresses.public {

@@ -1,4 +1,4 @@
-//! Work that others wait for: on a thread that may block, or once for all who ask for the same; or that is done at once.
+//! Blocking and shared work: on a thread that may block, or once for all who ask for the same; or done at once.
 //!
 //! Callers: every room that reads the disk, computes for long, or shares a fetch.
 
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// How long work waits for a thread that may block.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For how long it is told that work got no thread.
+/// For how long work without a thread is reported.
 const TOLD: Duration = Duration::from_secs(60);
 
 /// How much work got no thread lately, and when the last of it gave up. The threads are the process's.
@@ -33,6 +33,7 @@ pub(crate) fn refused() -> u64 {
 
 fn refuse() -> Aborted {
     let before = refused();
+    // Not under the lock of the look: of two at once one may not be counted. The number is for people.
     *REFUSED.lock() = Some((before + 1, Instant::now()));
     Aborted::NoThread
 }
@@ -72,6 +73,7 @@ where
     let waiting = Arc::new(Mutex::new(Some(threads::logging_here(work))));
     let next = waiting.clone();
     let mut running = tokio::task::spawn_blocking(move || {
+        // Taken once, here or by the caller that gives up: work that was dropped never begins.
         let work = next.lock().take();
         work.map_or_else(|| Err(Aborted::NoThread.into()), |work| work())
     });
@@ -79,6 +81,7 @@ where
         Ok(done) => done,
         // Tokio would hold the work, and all that it has taken, until there is a thread.
         Err(_elapsed) if waiting.lock().take().is_some() => return Err(refuse().into()),
+        // It has begun, and a thread cannot be stopped: the caller waits for its end, however long that takes.
         Err(_elapsed) => running.await,
     };
     done.unwrap_or_else(|lost| Err(Aborted::Lost(lost).into()))

@@ -88,7 +88,6 @@ pub enum Source {
 pub(crate) struct ForwardLabels {
     /// Why the origin was asked.
     pub fwd: &'static str,
-    /// The status of its answer.
     pub fwd_status: u16,
     /// Whether the answer was kept, `true` or `false`.
     pub stored: &'static str,
@@ -144,6 +143,7 @@ impl Telemetry {
     pub(crate) fn answered(&self, route: RouteLabel, outcome: &'static str, source: Source, status: u16, bytes: usize) {
         let inner = &*self.answers;
         let shard = &inner.shards[shard()];
+        // Relaxed, as all counters here: no other memory depends on them.
         shard.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let place = FREQUENT.iter().position(|frequent| *frequent == (outcome, status));
         if let (Some(place), Some(counts)) = (place, shard.answers.get(route as usize)) {
@@ -178,6 +178,7 @@ impl Telemetry {
     fn settle(&self) {
         let inner = &*self.answers;
         for shard in &inner.shards {
+            // Between `swap` and `fetch_add` a count is in neither place: a total may lag, but never goes back.
             inner.bytes.fetch_add(shard.bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
             for (route, counts) in RouteLabel::HOT.into_iter().zip(&shard.answers) {
                 let route = route.as_str();
@@ -244,7 +245,6 @@ impl Telemetry {
     }
 }
 
-/// The shard of this thread.
 fn shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,7 +1,7 @@
-//! Words: those that depend on a number, those that name the values of an enum, what to do about a file, and an
+//! Parts of messages: words that depend on a number, names for the values of an enum, what to do about a file, and an
 //! error with its causes.
 //!
-//! Callers: every message with a count; enums whose values have words; `cli`; whoever writes a message.
+//! Callers: every message with a count; enums whose values have words; `cli`; code that writes a message.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -18,11 +18,9 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All values, in order.
             #[allow(dead_code, reason = "some are never walked")]
             $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$value),+];
 
-            /// The word of this value.
             $vis const fn $word(self) -> &'static str {
                 match self {
                     $(Self::$value => $text,)+

@@ -1,17 +1,15 @@
-//! Facets: how many results of a search have each sport and each state.
+//! Facets: counts of a search's results by sport and by state.
 //!
 //! Callers: [`crate::data::snapshot`] counts, [`super::render`] and [`crate::edge::pages`] show.
 
 use super::json::quote_into;
 use super::taxonomy::TaxonomyKind;
 
-/// The kinds that are counted.
 pub(crate) const COUNTED: [TaxonomyKind; 2] = [TaxonomyKind::Sports, TaxonomyKind::States];
 
 /// The most terms of a kind that are shown: those with the most results.
 pub(crate) const MOST_TERMS: usize = 100;
 
-/// A term that results have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FacetCount {
     pub slug: Box<str>,

@@ -1,4 +1,4 @@
-//! Words of a text in the form in which a search compares them: without case and accents.
+//! Folding of case and accents: the words of a text in the form in which a search compares them.
 //!
 //! `Kāne‘ohe` and `KANEOHE` are the same word, and so are `Łódź` and `lodz`, `U.S.` and `us`. Other than
 //! [`super::odd::folded`], which keeps what slugs differ in. Callers: [`super::query::search`], [`crate::edge::search`].
@@ -31,7 +31,6 @@ const SPELLED: [(char, &str); 17] = [
     ('ʼ', "'"),
 ];
 
-/// A text without case and accents.
 pub fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();

@@ -1,5 +1,4 @@
-//! The form of the origin's lists, where it is another one than the documentation leads to expect: what is answered is
-//! the same, but it looks otherwise.
+//! Format of the origin's lists, where it differs from the documentation: the same content, spelled otherwise.
 //!
 //! Pure. Callers: `mirror::examiner` learns it from answers, [`crate::data::snapshot`] keeps it, [`crate::api::render`] and
 //! [`crate::edge::answer`] follow it.
@@ -28,7 +27,6 @@ named! {
     }
 }
 
-/// The form of lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListForm {
@@ -171,7 +169,6 @@ impl ListForm {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// Checks a form that comes from elsewhere.
     pub(crate) fn check(&self) -> Result<(), String> {
         let is_known = (1..=100).contains(&self.page_size) && self.without.len() <= Self::MOST;
         if is_known { Ok(()) } else { Err("the form of lists cannot be used".to_owned()) }

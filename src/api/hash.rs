@@ -14,7 +14,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct ContentHash([u8; 16]);
 
 impl ContentHash {
-    /// Hashes one text.
     pub fn of(text: &[u8]) -> Self {
         Self::of_parts([text])
     }
@@ -31,7 +30,6 @@ impl ContentHash {
         Self(bytes)
     }
 
-    /// The hash as it is stored.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }

@@ -1,4 +1,4 @@
-//! JSON texts taken apart without losing a byte: the fields of an object and the elements of an array as slices.
+//! Lossless slicing of JSON texts: the fields of an object and the elements of an array as slices.
 //!
 //! Not a parser of ours: `serde_json`'s `RawValue` finds the slices. Values are never re-serialised. Callers: most
 //! rooms that read JSON.
@@ -21,7 +21,6 @@ pub const MAX_MEMBERS: usize = 100_000;
 
 const OBJECT: &str = "an object";
 
-/// One `key: value` of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The key, decoded.
@@ -30,10 +29,8 @@ pub struct Field<'a> {
     pub value: &'a str,
 }
 
-/// Why a text could not be taken apart.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// There is no text.
     #[error("the body is empty")]
     Empty,
     /// Neither a JSON object nor an array with elements.
@@ -41,23 +38,11 @@ pub enum JsonError {
     NoDetail(String),
     /// Not JSON, or JSON of another kind.
     #[error("{source} in {excerpt:?}")]
-    Syntax {
-        /// The parser's error.
-        source: serde_json::Error,
-        /// The start of the text.
-        excerpt: String,
-    },
-    /// Nested deeper than [`MAX_DEPTH`].
+    Syntax { source: serde_json::Error, excerpt: String },
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// More of something than this API has.
     #[error("more than {most} {what}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many there may be.
-        most: usize,
-    },
+    TooMany { what: &'static str, most: usize },
 }
 
 impl JsonError {
@@ -88,13 +73,10 @@ pub fn fields_up_to(text: &str, most: usize) -> Result<Vec<Field<'_>>, JsonError
     Ok(fields)
 }
 
-/// The value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Picked<'a> {
-    /// The key is absent.
     #[default]
     Absent,
-    /// The value's text.
     Once(&'a str),
     /// The texts of the first two values: the key is repeated.
     Repeated(&'a str, &'a str),
@@ -278,7 +260,6 @@ impl<'de, S: FnMut(Cow<'de, str>, &'de str)> Visitor<'de> for MemberVisitor<'_, 
     }
 }
 
-/// Shows the members of a whole text.
 fn each<'a>(
     text: &'a str,
     of: &'static str,
@@ -298,20 +279,14 @@ fn each<'a>(
 /// One step of the walk. A `key` is the text of a field's name with its quotes; `None` in an array and at the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// An object or an array begins.
     Begin {
-        /// Its key.
         key: Option<&'a str>,
-        /// Whether it is an object.
         object: bool,
     },
-    /// The innermost open object or array ends.
     End,
     /// A string, a number, `true`, `false` or `null`.
     Scalar {
-        /// Its key.
         key: Option<&'a str>,
-        /// Its text.
         value: &'a str,
     },
 }
@@ -322,6 +297,7 @@ pub fn walk<'a>(text: &'a str, mut show: impl FnMut(Token<'a>)) -> Result<(), Js
     check(text)?;
     // From here on the text is known to be JSON: brackets match, and strings end.
     let bytes = text.as_bytes();
+    // `check` has refused what is deeper.
     let mut in_object = [false; MAX_DEPTH];
     let (mut depth, mut at) = (0_usize, 0_usize);
     let mut key: Option<&str> = None;
@@ -513,7 +489,6 @@ mod tests {
         }
     }
 
-    /// The walk of a value, by serde_json.
     fn expected(key: &str, value: &Value) -> String {
         match value {
             Value::Object(fields) => {

@@ -1,8 +1,8 @@
-//! Links and addresses: the `Link` field (RFC 8288) written and read, and addresses of the origin that become ours: `api_url`
-//! in a taxonomy, `Location` in a head.
+//! Rewriting of links: the `Link` field (RFC 8288) written and read, and addresses of the origin that become ours
+//! (`api_url` in a taxonomy, `Location` in a head).
 //!
-//! Every other byte of a text stays. Callers: [`crate::edge::answer`] for rendered answers, [`crate::edge::proxy`] for those of the
-//! origin; [`crate::server`] builds the rules.
+//! Every other byte of a text stays. Callers: [`crate::edge::answer`] for rendered answers, [`crate::edge::proxy`] for
+//! those of the origin; [`crate::server`] builds the rules.
 
 use std::borrow::Cow;
 

@@ -36,7 +36,6 @@ impl fmt::Display for ListingId {
 /// One listing of a list: the origin's text and its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The listing's id.
     pub id: ListingId,
     /// Hash of `raw`.
     pub hash: ContentHash,
@@ -55,7 +54,6 @@ impl Summary {
 /// Whether the origin has the detail of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetailState {
-    /// The origin sent it.
     Present,
     /// The origin answered 404 or 410 for a listed id. The body is empty.
     Gone,
@@ -64,7 +62,6 @@ pub enum DetailState {
 /// The fields of a summary that filters need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SummaryFields<'a> {
-    /// The listing's id.
     pub id: ListingId,
     /// Display name of the city; `None` if absent or not a string.
     pub city: Option<Cow<'a, str>>,
@@ -76,10 +73,8 @@ pub(crate) struct SummaryFields<'a> {
     pub modified: Option<i64>,
 }
 
-/// Why a text is no summary.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryError {
-    /// It is not a JSON object.
     #[error("an item is not a JSON object: {0}")]
     NotAnObject(#[from] JsonError),
     /// It has no `id`, or the `id` is not a non-negative integer.
@@ -127,7 +122,6 @@ pub(crate) struct Venue<'a> {
 }
 
 impl<'a> Venue<'a> {
-    /// Reads a summary.
     pub(crate) fn read(raw: &'a [u8]) -> Self {
         const KEYS: [&str; 9] = ["name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
         let picked = std::str::from_utf8(raw).ok().and_then(|raw| json::pick(raw, &KEYS).ok());

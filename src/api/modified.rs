@@ -1,4 +1,4 @@
-//! Instants as the API spells them: `modified` of a listing and the `modified_since` filter.
+//! Timestamps in the API's spellings: `modified` of a listing and the `modified_since` filter.
 //!
 //! Two readings. [`parse`]: the spellings whose meaning at the origin is known, a date and the times of RFC 3339, the
 //! offset optional. [`parse_any`]: those and all others of ISO 8601, where nobody can be asked. Callers:
@@ -6,7 +6,6 @@
 
 use jiff::civil::{Date, ISOWeekDate, Weekday};
 
-/// A text that is no instant.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an ISO 8601 date or timestamp")]
 pub(crate) struct NotATime;
@@ -52,16 +51,13 @@ fn is_usual(text: &str) -> bool {
     is_offset && (1..=9).contains(&digits) && text[11..13] < *"24" && text[17..19] < *"60"
 }
 
-/// The rest of a text that is being read.
 struct Text<'a>(&'a [u8]);
 
 impl Text<'_> {
-    /// How many digits come next.
     fn digits(&self) -> usize {
         self.0.iter().take_while(|byte| byte.is_ascii_digit()).count()
     }
 
-    /// Reads so many digits, or none.
     fn number(&mut self, digits: usize) -> Option<i64> {
         if self.digits() < digits {
             return None;
@@ -71,7 +67,6 @@ impl Text<'_> {
         Some(number.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
     }
 
-    /// Reads one of these characters.
     fn take(&mut self, any: &[u8]) -> bool {
         let taken = self.0.first().is_some_and(|first| any.contains(first));
         self.0 = &self.0[usize::from(taken)..];

@@ -24,17 +24,13 @@ named! {
         PageNext = "page-next",
         /// A page beyond that.
         PageBeyond = "page-beyond",
-        /// `page=0`.
         PageZero = "page-zero",
-        /// `page=-1`.
         PageNegative = "page-negative",
         /// `page=x`.
         PageWord = "page-word",
         /// `per_page=101`.
         PerPageOver = "per-page-over",
-        /// `per_page=0`.
         PerPageZero = "per-page-zero",
-        /// `per_page=-1`.
         PerPageNegative = "per-page-negative",
         /// `per_page=x`.
         PerPageWord = "per-page-word",
@@ -48,17 +44,13 @@ named! {
         SinceFuture = "since-future",
         /// `sport` with a slug that no term has.
         UnknownSport = "unknown-sport",
-        /// The same of `state`.
         UnknownState = "unknown-state",
-        /// The same of `city`.
         UnknownCity = "unknown-city",
         /// `page=` or `per_page=`.
         EmptyNumber = "empty-number",
         /// `sport=`, `state=` or `city=`.
         EmptyFilter = "empty-filter",
-        /// `modified_since=`.
         EmptySince = "empty-since",
-        /// An id that is a word.
         IdWord = "id-word",
     }
 }
@@ -67,13 +59,10 @@ named! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Meaning {
-    /// A list without listings.
     Empty,
     /// As the nearest number that is valid.
     Clamped,
-    /// As if it were absent.
     Absent,
-    /// With this status.
     Refused(u16),
 }
 
@@ -86,7 +75,6 @@ impl Meaning {
         Self::STATUSES.contains(&status).then_some(Self::Refused(status))
     }
 
-    /// It for people.
     pub(crate) fn told(self) -> String {
         match self {
             Self::Empty => "an empty list".to_owned(),
@@ -96,14 +84,12 @@ impl Meaning {
         }
     }
 
-    /// Checks what comes from elsewhere.
     pub(crate) fn is_valid(self) -> bool {
         if let Self::Refused(status) = self { Self::of_status(status).is_some() } else { true }
     }
 }
 
 impl Row {
-    /// What the table says.
     pub(crate) const fn table(self) -> Meaning {
         match self {
             Self::PageNext
@@ -120,7 +106,6 @@ impl Row {
     }
 }
 
-/// An odd query of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OddQuery {
     /// The query without its odd parameters, with the documented page size where none is asked for.
@@ -139,7 +124,6 @@ struct Given {
     values: Vec<Spelled>,
 }
 
-/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Spelled {
     /// The client's bytes.
@@ -148,21 +132,16 @@ struct Spelled {
     text: Box<str>,
 }
 
-/// An odd parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Odd {
-    /// The parameter.
     pub parameter: &'static str,
-    /// What is odd about it.
     pub how: How,
     /// Its values: one, all different ones if it is repeated, none if it is empty.
     pub values: Vec<Box<str>>,
 }
 
-/// What is odd about a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// `0`.
     Zero,
     /// `-` and a canonical decimal of at most 18 digits.
     Negative,
@@ -174,22 +153,17 @@ pub(crate) enum How {
     Malformed,
     /// A value of no row: another spelling of a number, of an instant or of a known slug, or a list of slugs.
     Spelled,
-    /// An instant in the future.
     Future,
     /// A slug that no term has.
     Unknown,
-    /// The page after the last.
     Next,
-    /// `page` beyond that.
     Beyond,
     /// Given twice, with different values.
     Repeated,
-    /// Without a value.
     Empty,
 }
 
 impl Odd {
-    /// With one value.
     pub(crate) fn of(parameter: &'static str, how: How, value: &str) -> Self {
         Self { parameter, how, values: vec![value.into()] }
     }
@@ -220,7 +194,6 @@ impl Odd {
         })
     }
 
-    /// Whether the origin may be asked about it.
     pub(crate) fn is_askable(&self) -> bool {
         self.values.iter().all(|value| is_askable(value))
     }
@@ -279,7 +252,6 @@ impl OddQuery {
         (!odds.is_empty()).then_some(Self { rest, odds, pin, given })
     }
 
-    /// Whether it names a page size.
     pub(crate) fn has_size(&self) -> bool {
         let of_size = self.given.iter().filter(|given| given.parameter == "per_page");
         of_size.flat_map(|given| &given.values).any(|value| !value.text.is_empty())
@@ -393,7 +365,6 @@ pub(crate) fn is_askable(value: &str) -> bool {
     value.len() <= LONGEST && value.bytes().all(may)
 }
 
-/// Whether a value is letters only.
 pub(crate) fn is_word(value: &str) -> bool {
     // Words that some languages read as numbers, or as nothing.
     const MEANT: [&str; 8] = ["nan", "inf", "infinity", "null", "nil", "none", "true", "false"];

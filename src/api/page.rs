@@ -1,4 +1,4 @@
-//! One page of the origin's list, taken apart: its listings, and its envelope, which is every field beside the items.
+//! Parsed page of the origin's list: its listings, and its envelope, which is every field beside the items.
 //!
 //! Computed fields of the envelope are known by name and rendered; all others are copied as text. Not whether pages fit
 //! together, which [`crate::mirror`] checks. Callers: [`crate::mirror`] reads, [`crate::api::render`] writes.
@@ -14,10 +14,8 @@ use super::listing::{Summary, SummaryError, SummaryFields};
 use super::taxonomy::VolatileKeys;
 use super::values;
 
-/// A page as the origin sent it.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The fields beside the items.
     pub envelope: Envelope,
     /// The number of listings, as the origin says.
     pub total: u64,
@@ -25,7 +23,6 @@ pub struct Page {
     pub per_page: Option<u64>,
     /// The page's listings in order, as slices of the body.
     pub items: Vec<Summary>,
-    /// The volatile fields with their JSON texts.
     pub volatile: Vec<(String, String)>,
 }
 
@@ -38,36 +35,24 @@ const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "g
 /// What an origin may show in the place of no filters.
 const EMPTY_FILTERS: [&str; 3] = ["[]", "{}", "null"];
 
-/// Why a body is no page of a list.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The body is no UTF-8.
     #[error("the body is not UTF-8: {0}")]
     NotUtf8(#[from] str::Utf8Error),
-    /// There is no body.
     #[error(transparent)]
     Empty(JsonError),
-    /// The body is no JSON object.
     #[error("the body is not a JSON object: {0}")]
     NotAnObject(JsonError),
     /// A required field is missing or of the wrong type.
     #[error("`{field}` is {found}, expected {expected}")]
-    BadField {
-        field: &'static str,
-        expected: &'static str,
-        /// The value, shortened.
-        found: String,
-    },
+    BadField { field: &'static str, expected: &'static str, found: String },
     /// A field that decides the meaning of the page is repeated; readers of JSON differ in which value counts.
     #[error("`{0}` occurs more than once")]
     Repeated(&'static str),
-    /// More fields than an envelope has.
     #[error("the envelope has {0} fields")]
     TooManyFields(usize),
-    /// More items than one page can hold.
     #[error("the page has more than the requested {MOST_ITEMS} items")]
     TooManyItems,
-    /// An item is no summary.
     #[error("item {position}: {source}")]
     BadItem {
         /// The item's position on the page, from 0.
@@ -83,7 +68,6 @@ impl From<JsonError> for PageError {
 }
 
 impl Page {
-    /// Takes a body apart.
     pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
         let text = str::from_utf8(body)?;
         json::check(text)?;
@@ -172,13 +156,11 @@ pub fn without_broken_items(body: &[u8]) -> Option<(Vec<u8>, usize)> {
     is_believed.then(|| ([&body[..start], &whole.join(&b','), &body[end..]].concat(), broken))
 }
 
-/// One field of the envelope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EnvelopeField {
     /// The instant for which the snapshot is certified.
     GeneratedAt,
-    /// The page that was asked for.
     Page,
     /// The page size in effect.
     PerPage,
@@ -186,16 +168,12 @@ pub enum EnvelopeField {
     Total,
     /// The same; but the unfiltered list does not hold as many listings as it states, or not as they are now.
     StatedTotal {
-        /// What it states.
         total: u64,
         /// How many listings of the origin are not known as they are now, at least.
         unknown: u64,
     },
-    /// How many pages they fill.
     TotalPages,
-    /// The filters that were applied.
     Filters,
-    /// The listings.
     Items,
     /// Any other field, with the origin's JSON text.
     Carried {
@@ -231,7 +209,6 @@ pub struct Envelope {
 pub struct EmptyNumbers {
     /// Where page 1 is asked for.
     pub page: String,
-    /// How many pages there are.
     pub total_pages: String,
 }
 
@@ -377,7 +354,6 @@ impl Envelope {
         })
     }
 
-    /// The text of a carried field.
     pub fn carried(&self, name: &str) -> Option<&str> {
         self.fields.iter().find_map(|field| match field {
             EnvelopeField::Carried { key, value } if key == name => Some(value.as_str()),

@@ -1,4 +1,4 @@
-//! The query of a list, parsed once into the form that is its cache key.
+//! List query: parsed once into the form that is its cache key.
 //!
 //! Callers: [`crate::edge::answer`] parses, [`crate::data::snapshot`] answers, [`crate::mirror`] asks the origin with it.
 
@@ -19,7 +19,6 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 /// Longest accepted query value, in bytes after decoding.
 pub(crate) const MAX_VALUE: usize = 512;
 
-/// A `modified_since` filter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModifiedSince {
     /// The decoded value as received, for the echo in the answer.
@@ -48,12 +47,10 @@ impl Default for ListQuery {
     }
 }
 
-/// The query of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// The list query; the default for endpoints that take none.
     pub list: ListQuery,
-    /// The snapshot that the client names.
     pub snapshot: Option<Box<str>>,
     /// Whether a value is empty, `per_page` above the maximum, or `modified_since` spelled in an unusual way: the origin
     /// may treat it in another way.
@@ -64,10 +61,8 @@ pub struct Parameters {
     pub has_escapes: bool,
 }
 
-/// A parameter that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// A value of the wrong form.
     #[error("`{parameter}` is {value:?}; it must be {expected}")]
     BadValue {
         parameter: &'static str,
@@ -75,11 +70,9 @@ pub enum QueryError {
         value: String,
         expected: &'static str,
     },
-    /// One parameter with two values.
     #[error("`{parameter}` is given twice, as {first:?} and as {second:?}; give it once")]
     Repeated {
         parameter: &'static str,
-        /// The first value.
         first: String,
         /// The second value.
         second: String,
@@ -107,7 +100,6 @@ impl Parameters {
     }
 }
 
-/// A value that may be absent.
 type Boxed = Option<Box<str>>;
 
 fn boxed(value: Option<Cow<'_, str>>) -> Boxed {
@@ -141,8 +133,8 @@ pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
 
-/// The values of known parameters, as from [`values`]. Whoever saves a file, or gets fewer results than there are, does not
-/// see that a parameter had no effect, so others are refused. `named`: the known ones.
+/// The values of known parameters, as from [`values`]. A client that saves a file, or gets fewer results than exist,
+/// does not see that a parameter had no effect, so others are refused. `named`: the known ones.
 fn known_only<'a, const N: usize>(
     raw: &'a str,
     known: &[&'static str; N],
@@ -189,17 +181,14 @@ fn values<'a, const N: usize>(raw: &'a str, known: &[&'static str; N]) -> Result
 }
 
 impl ListQuery {
-    /// The page size of a query without `per_page`.
     pub const DEFAULT_PER_PAGE: u16 = 50;
     /// The largest page size; larger ones are clamped to it.
     pub const MAX_PER_PAGE: u16 = 100;
 
-    /// The slug of the filter for a taxonomy.
     pub fn slug(&self, kind: TaxonomyKind) -> Option<&str> {
         self.slugs[kind.index()].as_deref()
     }
 
-    /// Whether the query has any filter.
     pub fn is_filtered(&self) -> bool {
         self.modified_since.is_some() || self.slugs.iter().any(Option::is_some)
     }
@@ -209,17 +198,14 @@ impl ListQuery {
         self.filters().map(|(_, value)| value.len()).sum::<usize>() + 96
     }
 
-    /// How many pages `total` listings fill.
     pub fn total_pages(&self, total: u64) -> u64 {
         total.div_ceil(u64::from(self.per_page))
     }
 
-    /// The whole list in the largest pages.
     pub fn largest_pages() -> Self {
         Self { per_page: Self::MAX_PER_PAGE, ..Self::default() }
     }
 
-    /// The same query with the filter for a term.
     #[must_use]
     pub fn with_term(mut self, kind: TaxonomyKind, slug: &str) -> Self {
         self.slugs[kind.index()] = Some(slug.into());
@@ -232,7 +218,6 @@ impl ListQuery {
         Self { per_page: self.per_page.min(largest.unwrap_or(u16::MAX)), ..self }
     }
 
-    /// The same query for another page.
     #[must_use]
     pub fn with_page(&self, page: u64) -> Self {
         Self { page, ..self.clone() }

@@ -1,4 +1,4 @@
-//! Bodies and entity tags of snapshot answers, by copying slices of stored text.
+//! Rendering of snapshot answers: bodies and entity tags, by copying slices of stored text.
 //!
 //! Nothing is parsed and nothing re-serialised. Callers: [`crate::edge::answer`].
 
@@ -91,17 +91,13 @@ fn put_key(out: &mut Vec<u8>, key: &str) {
     out.push(b':');
 }
 
-/// A page of a list.
 pub struct ListPage<'a> {
     /// The envelope around the items.
     pub frame: &'a Frame,
     /// Hash of the envelope's carried fields.
     pub envelope_hash: ContentHash,
-    /// The query that is answered.
     pub query: &'a ListQuery,
-    /// How many listings match.
     pub total: u64,
-    /// The page's listings in order.
     pub items: Vec<&'a Summary>,
 }
 
@@ -117,7 +113,6 @@ fn object<'a>(fields: impl Iterator<Item = (&'static str, &'a str)>) -> Vec<u8> 
 }
 
 impl ListPage<'_> {
-    /// The page's JSON text.
     pub fn body(&self) -> Vec<u8> {
         self.filled(&self.filters(), 0, |out, at| out.extend_from_slice(&self.items[at].raw))
     }
@@ -211,7 +206,6 @@ impl ListPage<'_> {
 
 /// A page of what a search found: a list whose items have the listing inside.
 pub(crate) struct SearchPage<'a> {
-    /// The page as that of a list.
     pub list: ListPage<'a>,
     pub query: &'a SearchQuery,
     /// Words of the query that were left out.
@@ -223,7 +217,6 @@ pub(crate) struct SearchPage<'a> {
 }
 
 impl SearchPage<'_> {
-    /// The page's JSON text.
     pub(crate) fn body(&self) -> Vec<u8> {
         const BESIDE: usize = r#"{"listing":,"distance_km":12345.678}"#.len();
         let mut out = self.list.filled(&object(self.query.filters()), BESIDE, |out, at| {
@@ -284,7 +277,6 @@ fn put_kilometres(out: &mut Vec<u8>, metres: u32) {
 pub struct Tag(pub u128);
 
 impl Tag {
-    /// The tag of a taxonomy or a detail.
     pub fn of(kind: &str, content: ContentHash, public_url: &str) -> Self {
         let mut hasher = Xxh3Default::new();
         hasher.update(kind.as_bytes());
@@ -305,7 +297,6 @@ impl Tag {
 pub(crate) struct ChangesDocument<'a> {
     /// The id of the earlier snapshot, as the client named it.
     pub since: &'a str,
-    /// The id of the current snapshot.
     pub snapshot: &'a str,
     /// The instant for which the current snapshot is confirmed: JSON text with quotes. Not part of the tag.
     pub generated_at: &'a str,
@@ -315,7 +306,6 @@ pub(crate) struct ChangesDocument<'a> {
     pub attribution: Option<&'a str>,
     /// Listings that only the current snapshot has.
     pub added: &'a [ListingId],
-    /// Listings that differ.
     pub changed: &'a [ListingId],
     /// Listings that only the earlier snapshot has.
     pub removed: &'a [ListingId],
@@ -326,7 +316,6 @@ impl ChangesDocument<'_> {
         [("added", self.added), ("changed", self.changed), ("removed", self.removed)]
     }
 
-    /// The JSON text.
     pub(crate) fn body(&self) -> Vec<u8> {
         let ids = self.added.len() + self.changed.len() + self.removed.len();
         let carried = [self.license, self.attribution].into_iter().flatten().map(str::len).sum::<usize>();

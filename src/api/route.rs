@@ -1,7 +1,7 @@
-//! From a normalised path to the endpoint that it names: of the API, of a document of this server, of a dump.
+//! Routing: from a normalised path to the endpoint that it names, of the API, of a document of this server, of a dump.
 //!
-//! Names only: [`crate::edge::pages`] renders documents, [`crate::edge::dumps`] writes dumps. Callers: [`crate::edge::answer`],
-//! [`crate::data::cache`], [`crate::edge::pages`], [`crate::edge::dumps`], the commands.
+//! Names only: [`crate::edge::pages`] renders documents, [`crate::edge::dumps`] writes dumps. Callers:
+//! [`crate::edge::answer`], [`crate::data::cache`], [`crate::edge::pages`], [`crate::edge::dumps`], the commands.
 
 use crate::telemetry::RouteLabel;
 use crate::words::named;
@@ -13,7 +13,6 @@ use super::taxonomy::TaxonomyKind;
 /// The methods of known endpoints, for `Allow`.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// The endpoint of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `/api/listings.json`
@@ -32,7 +31,6 @@ pub enum Route {
     Search,
     /// `/dumps/…`
     Dump(DumpKind),
-    /// A document of this server.
     Document(Document),
     /// `/venues/{id}`
     Venue(ListingId),
@@ -44,7 +42,6 @@ pub enum Route {
     Files,
     /// `/livez` and `/readyz`.
     Probe(HealthCheck),
-    /// Any other path.
     Unknown,
 }
 
@@ -81,7 +78,6 @@ impl Route {
         }
     }
 
-    /// The label for metrics and logs.
     pub const fn label(self) -> RouteLabel {
         match self {
             Self::List => RouteLabel::List,
@@ -131,7 +127,6 @@ pub enum HealthCheck {
 }
 
 named! {
-    /// A document at a path of its own.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Document, path {
         /// For people: HTML.
@@ -173,7 +168,6 @@ impl Document {
         Self::ALL.into_iter().find(|document| document.path() == path)
     }
 
-    /// Which window counts requests for it.
     pub const fn window(self) -> LimitWindow {
         match self {
             Self::ListingSchema | Self::DetailSchema | Self::Llms | Self::Robots => LimitWindow::Api,
@@ -187,21 +181,17 @@ impl Document {
     }
 }
 
-/// A document that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WantedDocument {
     /// One that depends on nothing else in the request.
     Fixed(Document),
     /// The finder or its widget, with these filters and this page.
     Explore(Box<FinderQuery>),
-    /// The page of a venue.
     Venue(ListingId),
-    /// An asset, by its name.
     Asset(Box<str>),
 }
 
 impl WantedDocument {
-    /// Whether it is at this path.
     pub fn is_at(&self, path: &[u8]) -> bool {
         match self {
             Self::Fixed(document) => path == document.path().as_bytes(),
@@ -249,7 +239,6 @@ named! {
         Geojson = "/dumps/listings.geojson",
         /// Each detail on a line of its own, with the id of its listing.
         Details = "/dumps/details.ndjson",
-        /// The listings with their details as a table.
         DetailsCsv = "/dumps/details.csv",
     }
 }
@@ -272,22 +261,18 @@ impl DumpKind {
         }
     }
 
-    /// The dump of that word.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether it needs the details.
     pub const fn has_details(self) -> bool {
         matches!(self, Self::Details | Self::DetailsCsv)
     }
 
-    /// Whether it is a table.
     pub const fn is_table(self) -> bool {
         matches!(self, Self::Csv | Self::DetailsCsv)
     }
 
-    /// `Content-Type`.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Ndjson | Self::Details => "application/x-ndjson",

@@ -1,4 +1,4 @@
-//! The shape of JSON values whose form nobody documented: their fields, types, how often each is there, an example.
+//! Inferred schema of undocumented JSON values: their fields, types, how often each is there, an example.
 //!
 //! Values are collected into it; [`ValueShape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
 //! Callers: [`crate::edge::pages`].
@@ -54,17 +54,14 @@ impl FromIterator<Value> for ValueShape {
 }
 
 impl ValueShape {
-    /// The values that were added.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Whether no value was added.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The names of the fields of objects.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.keys().map(String::as_str)
     }

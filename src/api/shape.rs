@@ -1,4 +1,4 @@
-//! The shape of a request: of a list query the set of its filters and the form of its `modified_since`; of an open case its
+//! Shape of a request: of a list query the set of its filters and the form of its `modified_since`; of an open case its
 //! row. What requests of one shape mean at the origin is found out by examples.
 //!
 //! Callers: [`crate::data::snapshot::verdicts`] keeps a verdict for each, `mirror::examiner` asks.
@@ -11,13 +11,12 @@ use super::odd::Row;
 use super::query::ListQuery;
 use super::taxonomy::TaxonomyKind;
 
-/// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter. From 32 on: the
-/// rows of open cases.
+/// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter. From 32
+/// on: the rows of open cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Shape(u8);
 
-/// How a `modified_since` is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `2026-01-31`
@@ -55,7 +54,6 @@ impl Shape {
     /// How many sets of filters there are, with the one without.
     const COUNT: u8 = 32;
 
-    /// Without filters.
     pub(crate) const LIST: Self = Self(0);
 
     /// Every set of filters, those with few filters first.
@@ -70,7 +68,6 @@ impl Shape {
         Self::of_lists().into_iter().chain(Row::ALL.map(Self::of_row)).collect()
     }
 
-    /// That of an open case.
     pub(crate) const fn of_row(row: Row) -> Self {
         Self(Self::COUNT + row as u8)
     }
@@ -126,7 +123,6 @@ impl Shape {
         kind.filter(|_| self.filters() == 1)
     }
 
-    /// Without this filter.
     pub(crate) const fn without(self, kind: TaxonomyKind) -> Self {
         Self(self.0 & !(1 << kind.index()))
     }
@@ -175,7 +171,6 @@ pub(crate) struct TermName {
 }
 
 impl TermName {
-    /// Those of a query.
     pub(crate) fn all_of(query: &ListQuery) -> impl Iterator<Item = Self> {
         let of = |kind: TaxonomyKind| query.slug(kind).map(|slug| Self { kind, slug: slug.into() });
         TaxonomyKind::ALL.into_iter().filter_map(of)
@@ -205,7 +200,6 @@ impl TryFrom<String> for TermName {
     }
 }
 
-/// No shape has this name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is no shape of a request, and no value of a filter")]
 pub struct UnknownShape(String);

@@ -20,11 +20,8 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum TaxonomyKind, path {
-        /// The sports.
         Sports = "/api/sports.json",
-        /// The states.
         States = "/api/states.json",
-        /// The cities.
         Cities = "/api/cities.json",
     }
 }
@@ -72,7 +69,6 @@ impl VolatileKeys {
         self.0.len() < MOST && self.0.insert(key.to_owned())
     }
 
-    /// Whether a field of listings is volatile.
     pub fn contains_in_items(&self, key: &str) -> bool {
         self.0.iter().any(|own| own.strip_prefix(Self::IN_ITEMS) == Some(key))
     }
@@ -83,7 +79,6 @@ impl VolatileKeys {
         if is_volatile { self.insert(&name) } else { self.0.remove(&name) }
     }
 
-    /// The names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -186,7 +181,6 @@ impl VolatileKeys {
     }
 }
 
-/// A term as the origin describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// The slug that filters take.
@@ -197,10 +191,8 @@ pub struct Term {
     pub numbers: Vec<(String, u64)>,
 }
 
-/// Why a body is no taxonomy.
 #[derive(Debug, thiserror::Error)]
 pub enum TaxonomyError {
-    /// Not JSON, or nested too deep.
     #[error("the body is not valid JSON: {0}")]
     Json(#[from] JsonError),
     /// The body is JSON, but neither an object nor an array.

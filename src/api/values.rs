@@ -1,4 +1,4 @@
-//! Values of JSON texts, for comparison: white space, escapes and the order of keys do not count.
+//! Comparison of JSON values: white space, escapes and the order of keys do not count.
 //!
 //! Programs with hash maps write another order at each answer, others pad their texts. Numbers keep their spelling, and
 //! repeated keys their order: readers of JSON differ in which one counts. Never served. Callers: [`crate::mirror`],
@@ -6,7 +6,6 @@
 
 use super::json::{self, Token};
 
-/// Whether two texts have equal values.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     same_but_for(one, other, |_| false)
 }
@@ -16,10 +15,8 @@ pub(crate) fn same_but_for(one: &str, other: &str, ignored: impl Fn(&str) -> boo
     one == other || values(one, &ignored).is_some_and(|values_of_one| Some(values_of_one) == values(other, &ignored))
 }
 
-/// An object or an array that is not finished.
 struct Open {
     is_object: bool,
-    /// Whether it counts.
     shown: bool,
     /// Where each member starts, and where its key ends.
     members: Vec<(usize, usize)>,

@@ -83,7 +83,6 @@ impl Refresh {
 }
 
 impl ServerCommand {
-    /// Has the server read its configuration again.
     pub(super) fn reload(&self) -> Result<ExitCode, Failure> {
         if self.server.sets_more_than_an_address() {
             tell(
@@ -109,7 +108,6 @@ impl ServerCommand {
 }
 
 impl Purge {
-    /// Has the server forget cached answers.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let query =
             self.what.path.as_ref().map(|path| format!("?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC)));

@@ -67,7 +67,6 @@ struct One {
 struct Unservable(#[from] DatasetError);
 
 impl Bundle {
-    /// Carries it out.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         match &self.action {
             Action::Export(export) => export.run(),
@@ -95,7 +94,6 @@ fn not_done(path: &Path, undone: &'static str) -> impl Fn(Failure) -> Failure {
     }
 }
 
-/// The keys of `bundle.trusted_keys`.
 fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
     trusted_keys(config).or_else(|error| {
         let finding = Finding::about("bundle.trusted_keys", &error);
@@ -103,7 +101,6 @@ fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
     })
 }
 
-/// A problem with the name of its file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 struct InFile {
@@ -145,7 +142,6 @@ impl UnreadBundle {
         Ok(Self { path, file, claim, keys })
     }
 
-    /// Verifies the whole bundle behind a bar.
     fn open(self) -> Result<Opened, Failure> {
         let Self { path, file, claim, keys } = self;
         let opened = trust::open(file, claim, &keys, None, &mut bytes_bar("verifying"));
@@ -163,7 +159,6 @@ impl UnreadBundle {
     }
 }
 
-/// The same error, with the file's name.
 fn in_file(path: &Path, error: TrustError) -> Failure {
     match error {
         // These errors name the file themselves.
@@ -284,7 +279,6 @@ fn told(file: &Path, done: &str, manifest: &Manifest, signature: &Value) -> Resu
     }))
 }
 
-/// What is known of a signature, for scripts.
 fn signature(voucher: &Result<Voucher, TrustError>) -> Value {
     match voucher {
         Ok(Voucher::Nobody) => json!({ "state": "none" }),
@@ -319,7 +313,6 @@ fn signed(voucher: &Voucher) -> String {
     }
 }
 
-/// How old data is.
 fn ago(now: WallTime, then: WallTime) -> String {
     if is_from_the_future(then, now) {
         return "in the future: not confirmed".to_owned();

@@ -71,7 +71,6 @@ impl Check {
     }
 }
 
-/// A mistake or a warning for scripts.
 fn shown(finding: &Finding) -> Value {
     let place = finding.place().to_string();
     json!({ "key": finding.key(), "place": place.trim_end_matches(": "), "problem": finding.problem() })

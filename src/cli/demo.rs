@@ -42,7 +42,6 @@ pub(super) struct Demo {
     listings: u32,
 }
 
-/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error("the sample origin did not start")]
@@ -57,7 +56,6 @@ enum DemoError {
 }
 
 impl Demo {
-    /// Runs both until a signal comes.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let (mut child, stdin, url) = start_origin(self.listings)?;
         let result = self.mirror(&child, &url);
@@ -249,7 +247,6 @@ Stop the origin; the mirror goes on answering:
     }
 }
 
-/// A word quoted for a shell.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | '+' | ',' | '@');
     if !word.is_empty() && word.chars().all(plain) {
@@ -285,7 +282,7 @@ impl Drop for Temporary {
 fn remove(path: &Path) {
     let gone = path.with_extension("gone");
     if fs::rename(path, &gone).is_ok() {
-        // Nobody is left to be told.
+        // The process ends: nobody could read an error.
         let _ = fs::remove_dir_all(gone);
     }
 }

@@ -34,8 +34,8 @@ pub(super) struct Man {
 /// The option of `origin` that its help hides. The generators offer it.
 const HIDDEN: &str = "until-stdin-closes";
 
-/// In the script for bash, the line that reads the previous word; and the same for `--set=KEY`, where that word is `=`, because
-/// bash splits words at it.
+/// In the script for bash, the line that reads the previous word; and the same for `--set=KEY`, where that word is `=`,
+/// because bash splits words at it.
 const PREVIOUS: &str = "    prev=\"$3\"\n";
 const PREVIOUS_OPTION: &str =
     "    prev=\"$3\"\n    [[ ${prev} != = || ${COMP_CWORD} -lt 2 ]] || prev=\"${COMP_WORDS[COMP_CWORD-2]}\"\n";
@@ -64,7 +64,6 @@ impl Completions {
     }
 }
 
-/// Every configuration key, as `--set` takes it.
 fn keys() -> impl Iterator<Item = String> {
     Config::keys().into_iter().map(|key| format!("{key}="))
 }
@@ -110,7 +109,6 @@ fn arguments_for_fish(command: &Command, place: &str) -> String {
 }
 
 impl Man {
-    /// Writes or prints the pages.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let mut pages = Vec::new();
         let mut root = super::command().disable_help_subcommand(true).after_help("");
@@ -132,7 +130,6 @@ impl Man {
     }
 }
 
-/// What each page ends with.
 const ENDING: &str = r#".SH "EXIT STATUS"
 .TP
 \fB0\fR

@@ -63,13 +63,11 @@ pub(super) struct Origin {
     until_stdin_closes: bool,
 }
 
-/// The clock is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("the system clock shows {0}, but the sample origin needs a year from 1970 to 9999; set the clock")]
 struct ClockError(WallTime);
 
 impl Origin {
-    /// Serves until the process is stopped.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         if clock::is_beyond_http() {
             return Err(ClockError(Clock::system().now_wall()).into());
@@ -127,7 +125,6 @@ async fn accept(listener: TcpListener, served: Arc<Served>) {
     }
 }
 
-/// What all requests share.
 struct Served {
     url: String,
     site: RwLock<Site>,

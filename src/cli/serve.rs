@@ -28,7 +28,6 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    /// Serves until a signal stops it.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let hangups = signals::hangups()?;
         let sources = self.sources.found();

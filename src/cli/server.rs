@@ -1,4 +1,4 @@
-//! A server: requests to its admin API, over the network, over the socket in its data directory, or within this process.
+//! Client of the admin API: over the network, over the socket in a data directory, or within this process.
 //!
 //! It does not know what the commands ask for. Callers: [`super::target`], which finds it, and the commands.
 
@@ -48,7 +48,6 @@ const UNHEALTHY: u16 = 503;
 /// The HTTP status of a reload whose configuration has mistakes.
 const MISTAKES: u16 = 422;
 
-/// A server that carries commands out.
 pub(super) struct Server {
     /// Its address, with the scheme; or the path of its socket, or of the data directory.
     pub admin: String,
@@ -59,15 +58,12 @@ pub(super) struct Server {
     data_dir: Option<PathBuf>,
 }
 
-/// How a server is reached.
 enum Way {
     Network,
     Socket,
-    /// It is in this process.
     Here(Hosted),
 }
 
-/// How a server is.
 pub(super) struct ServerLook {
     pub is_healthy: bool,
     pub facts: StatusFacts,
@@ -75,7 +71,6 @@ pub(super) struct ServerLook {
     pub json: Value,
 }
 
-/// Why a server does not do what it should.
 #[derive(Debug, thiserror::Error)]
 enum ServerError {
     #[error(
@@ -92,7 +87,6 @@ enum ServerError {
         if *is_sent { "refuses the admin token of this command" } else { "does this only with its admin token" }
     )]
     Token { admin: String, is_sent: bool },
-    /// Its configuration has mistakes.
     #[error("{0}")]
     Mistakes(String),
     #[error("{why}")]
@@ -113,19 +107,16 @@ impl Server {
         Self { admin, way: Way::Network, token: config.admin.secret().cloned(), data_dir }
     }
 
-    /// The server on a socket.
     pub(super) fn on(socket: &Path) -> Self {
         Self { admin: socket.display().to_string(), way: Way::Socket, token: None, data_dir: None }
     }
 
-    /// A server in this process.
     pub(super) fn here(hosted: Hosted, config: &Config) -> Self {
         let path = &config.data_dir;
         let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.clone());
         Self { admin: path.display().to_string(), way: Way::Here(hosted), token: None, data_dir: None }
     }
 
-    /// Whether it is in this process.
     pub(super) const fn is_here(&self) -> bool {
         self.hosted().is_some()
     }
@@ -167,14 +158,12 @@ impl Server {
         }
     }
 
-    /// Asks how the server is.
     pub(super) fn look(&self) -> Result<ServerLook, Failure> {
         let (is_healthy, text) = self.ask(Method::GET, "/status")?;
         let json: Value = serde_json::from_str(&text)?;
         Ok(ServerLook { is_healthy, facts: StatusFacts::deserialize(&json)?, json })
     }
 
-    /// Asks, and reads the answer as JSON.
     pub(super) fn json(&self, method: Method, path: &str) -> Result<Value, Failure> {
         Ok(serde_json::from_str(&self.ask(method, path)?.1)?)
     }
@@ -243,6 +232,7 @@ impl Server {
         block_on(async {
             let (waiting, began) = (spinner("the server is importing the bundle"), Instant::now());
             let response = loop {
+                // A clone shares its position with the file: each try begins at its start.
                 let mut again = file.try_clone()?;
                 again.rewind()?;
                 match self.transfer(Method::POST, &path, headers.clone(), Some(again)).await {
@@ -330,7 +320,6 @@ impl Server {
         sender.send_request(request).await.map_err(|error| with_causes(&error))
     }
 
-    /// The server's reason for a refusal.
     fn refusal(&self, url: &str, status: u16, body: &str) -> ServerError {
         let problem: Option<Value> = serde_json::from_str(body).ok();
         match problem.as_ref().and_then(|problem| problem["detail"].as_str()) {
@@ -363,7 +352,6 @@ async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option<Bytes>, St
     Ok(None)
 }
 
-/// All of an answer's body, as text.
 async fn text(answer: Response<Incoming>) -> Result<String, String> {
     let body = answer.into_body().collect().await.map_err(|error| with_causes(&error))?;
     Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())

@@ -24,7 +24,7 @@ use super::target::Named;
 use super::terminal::{Align, Paint, say, start_log, table, tell};
 use super::{Failure, needs_snapshots, plain};
 
-/// What is said of a published snapshot during a rollback.
+/// The note about a published snapshot during a rollback.
 pub(super) const NOT_CURRENT: &str =
     "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current";
 
@@ -81,7 +81,6 @@ enum Command {
     Unpin(One),
 }
 
-/// Why a command on snapshots fails.
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
     #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows the kept ones")]
@@ -106,7 +105,6 @@ enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Carries it out.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let all = |named: &Named, action| perform(&server(named)?, &action);
         let on = |One { id, server: named }: &One, action: fn(String) -> Action| {
@@ -146,7 +144,6 @@ impl Snapshot {
 }
 
 impl Command {
-    /// What was done.
     fn text(&self, told: &Value) -> String {
         match self {
             Self::List(_) | Self::Accept(_) => String::new(),
@@ -273,7 +270,6 @@ fn list_table(list: &Value, now: WallTime) -> String {
     out
 }
 
-/// Publishes the held-back snapshot.
 fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
     let config = config(named)?;
     let Some(server) = named.awaited(&config)? else {

@@ -41,7 +41,7 @@ pub(super) struct Status {
     watch: bool,
     /// Only ask whether the server can answer clients: exit code 0 also if its data is old
     ///
-    /// For health checks of containers: whoever gets old data is served better than by a restart.
+    /// For health checks of containers: a client that gets old data is better off than with a restart.
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     ready: bool,
 }
@@ -192,7 +192,6 @@ fn painted(facts: &StatusFacts) -> String {
 const PROBLEM: &str = "problem";
 const FINDING: &str = "finding";
 
-/// A value, or a dash.
 pub(super) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
@@ -202,7 +201,6 @@ pub(super) fn mirrored(details: Option<&DetailFacts>) -> String {
     format!("{} of {}", or_dash(details.map(|details| details.mirrored)), or_dash(details.map(|details| details.of)))
 }
 
-/// Id and certificate of the current snapshot.
 pub(super) fn snapshot(facts: &StatusFacts) -> String {
     let snapshot = facts.snapshot.as_ref();
     let (id, certificate) = (snapshot.map(|snapshot| &snapshot.id), snapshot.map(|snapshot| &snapshot.certificate));

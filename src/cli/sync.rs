@@ -22,9 +22,8 @@ use super::target::Named;
 use super::terminal::{Display, say, start_log, tell};
 use super::{Failure, plain};
 
-/// How often to look.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is said at most that the origin fails.
+/// The least time between two warnings that the origin fails.
 const REMINDER: Duration = Duration::from_secs(60);
 /// `sync` gives up after this long without progress.
 const LONGEST_IDLE: Duration = Duration::from_secs(120);
@@ -32,7 +31,6 @@ const LONGEST_IDLE: Duration = Duration::from_secs(120);
 const LONGEST_FAILING: Duration = Duration::from_secs(60);
 const MOST_FAILURES: u32 = 8;
 
-/// Why the mirror is incomplete.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     #[error(
@@ -86,10 +84,9 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Copies everything.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = self.server.config(|config| needs_mirror(config, "sync"))?;
-        // What fails is said by `follow`.
+        // `follow` reports failures.
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         let server = self.server.server(&config, &Purpose::Sync)?;
         let (is_here, place) = (server.is_here(), server.admin.clone());
@@ -107,13 +104,12 @@ impl Sync {
     }
 }
 
-/// What is said of a complete copy, for scripts and for people.
+/// The report of a complete copy, for scripts and for people.
 fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>, text: String) -> (Value, String) {
     let details = json!({ "mirrored": mirrored, "of": of });
     (json!({ "complete": mirrored == of, "listings": listings, "details": details }), text)
 }
 
-/// How a copy stands at one look.
 struct SyncProgress {
     stage: Stage,
     pass: Option<Progress>,
@@ -121,10 +117,8 @@ struct SyncProgress {
     shown: Option<(&'static str, u64, u64)>,
     is_complete: bool,
     trouble: Trouble,
-    /// The address of the origin.
     url: String,
     last_error: Option<LastError>,
-    /// Why the newest snapshot is held back.
     held: Option<String>,
 }
 
@@ -277,12 +271,10 @@ fn newest_certificate(server: &Server, facts: &StatusFacts) -> Result<Option<Cer
     Ok(word.and_then(|word| serde_json::from_value(word).ok()))
 }
 
-/// The state at one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Pages and taxonomies come in.
     Listing {
-        /// Requests done.
         done: u64,
         /// Requests in all, as far as known.
         of: u64,
@@ -291,9 +283,7 @@ pub(super) enum Stage {
     Details {
         /// As new as their summaries.
         done: u64,
-        /// Listings.
         of: u64,
-        /// How sure we are of the list.
         certificate: Certificate,
     },
     /// Everything is mirrored and certified.
@@ -331,7 +321,6 @@ const fn is_settled(certificate: Certificate) -> bool {
     matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
 
-/// How far the server is.
 pub(super) fn stage(facts: &StatusFacts, certificate: Option<Certificate>) -> Stage {
     let details = facts.details.clone().unwrap_or_default();
     let (current, of) = (details.current(), details.of);

@@ -1,4 +1,4 @@
-//! Which server a command is about: a running one, or one in this process.
+//! Target of a command: a running server, or one in this process.
 //!
 //! Not what is asked of it. Callers: the commands that ask a server.
 
@@ -89,6 +89,7 @@ impl Named {
             }
             match Hosted::start(config, purpose) {
                 Ok(hosted) => return Ok(Server::here(hosted, config)),
+                // The holder of the lock may be a server by now: it is looked for again.
                 Err(AppError::Open(StoreError::Held { .. })) if began.elapsed() < HELD => {
                     std::thread::sleep(Duration::from_millis(50));
                 }

@@ -72,7 +72,6 @@ impl Drop for LastLines {
     }
 }
 
-/// Standard output.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     /// Nobody reads it any more.
@@ -122,6 +121,7 @@ static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
 /// Writes while no bar is in the way.
 fn beside_bar<T>(write: impl FnOnce() -> T) -> T {
+    // The lock is given back before the write, which a stuck reader holds up.
     let bar = BAR.lock().as_ref().and_then(WeakProgressBar::upgrade);
     match bar {
         Some(bar) => bar.suspend(write),
@@ -129,7 +129,6 @@ fn beside_bar<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terminal {
     /// Colours are seen and wanted.
@@ -139,12 +138,10 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Standard error of this process.
     pub(super) fn of_stderr() -> Self {
         Self::of(&std::io::stderr())
     }
 
-    /// Standard output of this process.
     pub(super) fn of_stdout() -> Self {
         Self::of(&std::io::stdout())
     }
@@ -162,7 +159,6 @@ impl Terminal {
     }
 }
 
-/// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -203,7 +199,6 @@ pub(super) fn facts(facts: &[(&str, String)]) -> String {
 pub(super) struct Paint(bool);
 
 impl Paint {
-    /// For standard output of this process.
     pub(super) fn of_stdout() -> Self {
         Self(Terminal::of_stdout().colours)
     }
@@ -212,17 +207,14 @@ impl Paint {
         if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m").into() } else { text.into() }
     }
 
-    /// A heading.
     pub(super) fn heading(self, text: &str) -> Cow<'_, str> {
         self.in_colour("1", text)
     }
 
-    /// A verdict.
     pub(super) fn verdict(self, is_good: bool, text: &str) -> Cow<'_, str> {
         self.in_colour(if is_good { "1;32" } else { "1;31" }, text)
     }
 
-    /// Something that needs a look.
     pub(super) fn warning(self, text: &str) -> Cow<'_, str> {
         self.in_colour("33", text)
     }
@@ -263,12 +255,10 @@ pub(super) struct Display {
     bar: Option<ProgressBar>,
     /// The word and the tenth of the last line.
     last: Option<(&'static str, u64)>,
-    /// Whether the last line told of a pause.
     is_paused: bool,
     counted: Counted,
 }
 
-/// What is counted, and since when.
 #[derive(Clone, Copy)]
 struct Counted {
     word: &'static str,
@@ -401,7 +391,6 @@ pub(super) fn log_to(config: LogConfig, lines: Lines, colours: bool) -> Result<(
     Ok((Dispatch::new(started), Box::new(change)))
 }
 
-/// What writes lines.
 fn layer(format: LogFormat, lines: Lines, colours: bool) -> Box<dyn Layer<Registry> + Send + Sync> {
     // A line that cannot be written is lost; to say so on the same stream would be a panic.
     let layer = tracing_subscriber::fmt::layer().with_writer(move || lines()).log_internal_errors(false);

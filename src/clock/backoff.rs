@@ -1,6 +1,6 @@
-//! Pauses before the next try: doubled after each failure, and shortened at random.
+//! Backoff: pauses before the next try, doubled after each failure, and shortened at random.
 //!
-//! The jitter is from the operating system or, for repeatable runs, from a seed. Not for secrets. Callers: whoever tries
+//! The jitter is from the operating system or, for repeatable runs, from a seed. Not for secrets. Callers: those that try
 //! again: [`crate::origin`], [`crate::mirror`], [`crate::fleet`].
 
 use std::sync::Arc;

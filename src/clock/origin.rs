@@ -1,4 +1,4 @@
-//! How far the origin's clock is from ours: the smallest `received - Date` of the last hour.
+//! Offset of the origin's clock from ours: the smallest `received - Date` of the last hour.
 //!
 //! The smallest, because a cache that keeps the origin's `Date` makes that difference larger, never smaller. Callers:
 //! [`super`], which passes the instants.
@@ -24,7 +24,6 @@ const JUMP_MS: i64 = 2000;
 /// of all others look old. In milliseconds.
 const FURTHEST_AHEAD_MS: i64 = 15 * 60 * 1000;
 
-/// Both clocks at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instants {
     pub wall: WallTime,
@@ -50,14 +49,13 @@ pub(super) struct OriginLag {
 }
 
 impl OriginLag {
-    /// See [`DateLags::note`].
     pub(super) fn note(&self, now: Instants, received: WallTime, date: WallTime) {
         let mut lags = self.lags.lock();
         lags.note(now, received, date);
+        // Under the lock, so that an older value does not replace a later one.
         self.publish(&mut lags, now);
     }
 
-    /// See [`DateLags::smallest_ms`].
     pub(super) fn smallest_ms(&self, now: Instants) -> i64 {
         let moved_ms = now.base_ms().saturating_sub(self.base_ms.load(Ordering::Acquire)).saturating_abs();
         if moved_ms <= JUMP_MS && now.mono.as_nanos() < self.until.load(Ordering::Acquire) {
@@ -69,6 +67,8 @@ impl OriginLag {
     fn publish(&self, lags: &mut DateLags, now: Instants) -> i64 {
         let least_ms = lags.smallest_ms(now);
         let oldest = lags.minutes.front().map(|(began, _)| began.plus(MEMORY).as_nanos());
+        // `until` is last: a reader that sees it sees the others, too. One that still sees the old one uses a value
+        // that was right a moment ago, and after a jump the old base sends it to the lock.
         self.least_ms.store(least_ms, Ordering::Release);
         self.base_ms.store(lags.base_ms, Ordering::Release);
         self.until.store(oldest.unwrap_or(u64::MAX), Ordering::Release);

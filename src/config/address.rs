@@ -29,7 +29,6 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Reads a base URL.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
         let Some((_, rest)) = text.split_once("://") else {
@@ -110,7 +109,6 @@ impl BaseUrl {
         self.port
     }
 
-    /// Whether the scheme is `https`.
     pub fn is_https(&self) -> bool {
         self.https
     }

@@ -1,7 +1,7 @@
-//! From the tree of the sources to a [`Config`]: reads the keys, and checks the rules that concern several of them.
+//! Validation: from the tree of the sources to a [`Config`], with the rules that concern several keys.
 //!
 //! Not the rules of single keys ([`super::values`]) and not loops through names or other machines, which are found when a
-//! request comes back (`semantics::hops`). Callers: [`super::Config::examine`], [`super::Examined::check_loops`].
+//! request comes back ([`crate::protocol::hops`]). Callers: [`super::Config::examine`], [`super::Examined::check_loops`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -24,7 +24,6 @@ use super::{Config, Examined, Use};
 /// A shorter token than this is worth a warning, in characters.
 const SHORT_TOKEN: usize = 16;
 
-/// Reads the whole tree.
 pub(super) fn resolve(merged: Merged) -> Examined {
     let Merged { root, errors: unread, unread: strays, proxies, incomplete } = merged;
     let placeholders = placeholders("", &root);
@@ -133,7 +132,6 @@ fn check_proxies(config: &Config, reader: &mut KeyReader) {
     }
 }
 
-/// The rules of `[rate_limit]`.
 fn check_limit(config: &Config, reader: &mut KeyReader) {
     let limit = &config.rate_limit;
     let in_url = limit.store.as_ref().is_some_and(StoreUrl::has_password);
@@ -152,14 +150,12 @@ fn check_limit(config: &Config, reader: &mut KeyReader) {
     }
 }
 
-/// The rules of `[admin]`.
 fn check_admin(config: &Config, reader: &mut KeyReader) {
     if config.admin.token.is_some() && config.admin.token_file.is_some() {
         reader.fail("admin.token_file", "admin.token is set, too; remove one of them");
     }
 }
 
-/// The rules of `[publish]` and `[replica]`.
 fn check_stores(config: &mut Config, reader: &mut KeyReader) {
     let (publish, replica) = (&mut config.publish, &mut config.replica);
     for (section, url, options) in

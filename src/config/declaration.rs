@@ -22,7 +22,6 @@ type Read<C> = Box<dyn Fn(&mut KeyReader, &str, Node, &mut C)>;
 type Adopt<C> = Box<dyn Fn(&mut C, &C)>;
 type Differs<C> = Box<dyn Fn(&C, &C) -> bool>;
 
-/// What a declaration says to people.
 #[cfg_attr(not(test), expect(dead_code, reason = "a test writes the reference page, which shows all of it"))]
 pub(super) struct About {
     /// The table of the key; empty: the top level.
@@ -33,12 +32,10 @@ pub(super) struct About {
     /// The lines about the key, in Markdown.
     pub text: &'static [&'static str],
     pub values: ValueForm,
-    /// The uses that it matters for.
     pub uses: &'static [Use],
     pub reload: Reload,
 }
 
-/// When a new value of a key takes effect.
 #[derive(Clone, Copy)]
 pub(super) enum Reload {
     Live,
@@ -48,7 +45,6 @@ pub(super) enum Reload {
 }
 
 impl About {
-    /// The dotted key.
     pub(super) fn path(&self) -> String {
         if self.section.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.section, self.name) }
     }

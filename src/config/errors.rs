@@ -1,4 +1,4 @@
-//! Findings about a configuration, each with its key and its place.
+//! Mistakes and warnings of a configuration, each with its key and its place.
 //!
 //! Not the rules, which are with each section. Callers: every file of `config`, and the command line.
 
@@ -6,7 +6,6 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueSource {
     File {
@@ -17,7 +16,6 @@ pub enum ValueSource {
     },
     /// In an environment variable, by its name.
     Environment(Arc<str>),
-    /// In an argument of `--set`.
     Set,
     /// Nowhere: the value is a default, or missing.
     Default,
@@ -49,12 +47,10 @@ impl Finding {
         Self { place, key: key.into(), problem: problem.into() }
     }
 
-    /// About the value of a key.
     pub fn about(key: &str, problem: &impl ToString) -> Self {
         Self::new(ValueSource::Default, key, problem.to_string())
     }
 
-    /// Where the value was written.
     pub fn place(&self) -> &ValueSource {
         &self.place
     }

@@ -24,7 +24,6 @@ use super::values::{Values, Written, expected};
 pub(crate) const USERNAME: &str = "username";
 pub(crate) const PASSWORD: &str = "password";
 
-/// What speaks behind an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreKind {
     /// `s3://bucket/prefix`: S3 and what is compatible with it.
@@ -39,12 +38,10 @@ pub enum StoreKind {
     Web,
 }
 
-/// What an address may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StorePurpose {
     /// Written: no web server.
     Publish,
-    /// Only read.
     Follow,
 }
 
@@ -56,12 +53,10 @@ pub struct ObjectStoreUrl {
 }
 
 impl ObjectStoreUrl {
-    /// What speaks there.
     pub const fn kind(&self) -> StoreKind {
         self.kind
     }
 
-    /// The whole URL.
     pub const fn url(&self) -> &Url {
         &self.url
     }
@@ -157,12 +152,10 @@ impl fmt::Debug for ObjectStoreUrl {
     }
 }
 
-/// An address to publish to.
 pub(super) fn publish_url() -> Values<ObjectStoreUrl> {
     object_store_url("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`", StorePurpose::Publish)
 }
 
-/// An address to follow.
 pub(super) fn follow_url() -> Values<ObjectStoreUrl> {
     object_store_url("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL", StorePurpose::Follow)
 }
@@ -190,7 +183,6 @@ pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 6] = [
 pub struct StoreOptions(BTreeMap<String, Secret>);
 
 impl StoreOptions {
-    /// Every option with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
     }

@@ -41,7 +41,6 @@ fn warning(key: &str, node: &Node, placeholder: &str) -> Finding {
     Finding::new(node.place.clone(), key, problem)
 }
 
-/// The first placeholder in a text.
 fn found_in(text: &str) -> Option<String> {
     if text == STORE {
         return Some(STORE.to_owned());

@@ -178,7 +178,6 @@ impl ProxyVariables {
     }
 }
 
-/// The proxy of a server, by key.
 pub(super) fn proxy() -> Values<Proxy> {
     let parse = |node: &Node| match node.as_text() {
         Some(text) => Proxy::of_key(text),

@@ -1,4 +1,4 @@
-//! Reads the declared keys from the tree of the sources, and collects the mistakes.
+//! Reader of the declared keys: takes their values from the tree of the sources, and collects the mistakes.
 //!
 //! Not the meaning of values ([`super::values`]). Callers: [`super::checks`], and the values that are tables.
 
@@ -12,7 +12,6 @@ use super::keys::CONSTANTS;
 use super::sources::{Node, Table};
 use super::values::Written;
 
-/// The findings so far.
 #[derive(Debug, Default)]
 pub(super) struct KeyReader {
     /// Errors, in reading order.

@@ -1,4 +1,4 @@
-//! What a reload changes: two configurations become the one that takes effect, and tasks hear of it.
+//! Merge of two configurations at a reload into the one that takes effect, and the tasks that hear of it.
 //!
 //! Which keys a reload takes is declared with them ([`super::keys`]). Callers: every room that reads a key that a reload
 //! can change; [`crate::server`] changes it.
@@ -14,7 +14,7 @@ use crate::protocol::client_address::household;
 use super::Config;
 use super::declaration::{DeclaresKeys as _, Reload};
 
-/// What is said of a reload that finds nothing new. A process keeps the variables and the arguments of its start.
+/// The report of a reload that finds nothing new. A process keeps the variables and the arguments of its start.
 pub(crate) const UNCHANGED: &str = "reloaded: the configuration has not changed (variables of a unit or a container, and \
                                     --set, change with a restart)";
 
@@ -82,8 +82,8 @@ impl Settings {
         self.0.changes.subscribe()
     }
 
-    /// Puts another configuration into effect.
     pub(crate) fn store(&self, config: Config) {
+        // In this order: a task that hears of a change loads the new configuration.
         self.0.config.store(Arc::new(config));
         self.0.changes.send_replace(());
     }

@@ -1,5 +1,5 @@
-//! Whether a mirror with this configuration can confirm its data in time: how old copies of caches before the origin are,
-//! and how often the budget has room for a refresh, against `ttl`.
+//! Rhythm of confirmations: whether a mirror can confirm its data within `ttl`, given the age of cached copies before the
+//! origin, and how often the budget has room for a refresh.
 //!
 //! Pure. Callers: [`super::checks`], and [`crate::server::admin`] for a mirror that runs.
 

@@ -1,4 +1,4 @@
-//! Values that must not be printed: the admin token, the address of a store with its password.
+//! Secrets: values that must not be printed, as the admin token and the address of a store with its password.
 //!
 //! Callers: [`super::keys`], and the options of object stores.
 
@@ -20,12 +20,10 @@ use super::values::{Values, Written, parse_path};
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret of this text.
     pub(super) const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text itself, to send it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -50,7 +48,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A token, never shown.
 pub(super) fn token() -> Values<Secret> {
     let read = |reader: &mut KeyReader, path: &str, node: Node| reader.parsed(path, &node, parse_token);
     Values::new("visible ASCII characters", read, |_| Written::Comment("set, not shown".to_owned()))
@@ -73,11 +70,9 @@ fn parse_token(node: &Node) -> Result<Secret, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenFile {
     path: PathBuf,
-    /// What it holds.
     pub token: Secret,
 }
 
-/// A text file with a token.
 pub(super) fn token_file() -> Values<TokenFile> {
     let parse = |node: &Node| parse_path(node).and_then(read_token);
     Values::single("path of a text file", parse, |file| file.path.to_string_lossy().into_owned())
@@ -112,7 +107,6 @@ impl StoreUrl {
         (host.trim_start_matches('[').trim_end_matches(']'), self.0.port().unwrap_or(6379))
     }
 
-    /// Whether it is reached over TLS.
     pub fn is_tls(&self) -> bool {
         self.0.scheme() == "rediss"
     }
@@ -122,12 +116,10 @@ impl StoreUrl {
         self.0.path().trim_matches('/').parse().unwrap_or(0)
     }
 
-    /// The user name, if any.
     pub fn user(&self) -> Option<String> {
         Some(decoded(self.0.username())).filter(|user| !user.is_empty())
     }
 
-    /// The password, if any.
     pub fn password(&self) -> Option<Secret> {
         self.0.password().map(|password| Secret(decoded(password)))
     }
@@ -151,7 +143,6 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-/// Without percent-encoding.
 fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -16,13 +16,11 @@ use super::errors::{Finding, ValueSource, quoted};
 use super::proxy::ProxyVariables;
 use crate::words::remedy;
 
-/// Keys and their values.
 pub(super) type Table = BTreeMap<String, Node>;
 
 /// The most levels of nesting, and of a dotted key. No key is deeper than 3, and a deep walk could exhaust the stack.
 const MAX_DEPTH: usize = 8;
 
-/// One value with its place.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub value: Raw,
@@ -31,7 +29,6 @@ pub(super) struct Node {
     pub place: ValueSource,
 }
 
-/// A TOML value.
 #[derive(Debug, Clone)]
 pub(super) enum Raw {
     /// A string; its content is [`Node::text`].
@@ -40,7 +37,6 @@ pub(super) enum Raw {
     Integer(i128),
     /// A float, possibly infinite or NaN.
     Float(f64),
-    /// `true` or `false`.
     Boolean(bool),
     /// A date or time: no key takes one.
     Datetime,
@@ -49,12 +45,10 @@ pub(super) enum Raw {
 }
 
 impl Node {
-    /// A string at a place.
     pub(super) fn string(text: &str, place: ValueSource) -> Self {
         Self { value: Raw::String, text: text.to_owned(), place }
     }
 
-    /// A table at a place.
     pub(super) fn table(table: Table, place: ValueSource) -> Self {
         Self { value: Raw::Table(table), text: String::new(), place }
     }
@@ -169,7 +163,6 @@ fn integer(number: &DeInteger<'_>) -> i128 {
 /// The prefix of our environment variables, in any case.
 const PREFIX: &str = "GRANDSTAND__";
 
-/// The text of the file.
 pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
     std::fs::read_to_string(path).map_err(|error| {
         let place = ValueSource::File { path: Arc::from(path), line: 0 };
@@ -177,12 +170,9 @@ pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
     })
 }
 
-/// All sources, laid over each other.
 #[derive(Debug)]
 pub(super) struct Merged {
-    /// The tree of all readable values.
     pub root: Node,
-    /// The unreadable parts.
     pub errors: Vec<Finding>,
     /// Variables that look like ours and are not read.
     pub unread: Vec<Finding>,
@@ -279,7 +269,6 @@ fn has_prefix(name: &str) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
-/// One argument of `--set`.
 fn parse_set(argument: &str) -> Result<Node, Finding> {
     let Some((key, value)) = argument.split_once('=') else {
         // The argument could contain a secret after a mistyped `=`, so only the part that looks like a key is shown.

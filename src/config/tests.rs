@@ -1,4 +1,4 @@
-//! What the configuration promises as a whole; single values are tested beside their readers.
+//! Tests of the configuration as a whole; single values are tested beside their readers.
 
 mod fleet;
 mod invalid;
@@ -64,7 +64,6 @@ const NEEDED: [&str; 9] = [
     "replica.url=\"s3://followed/a\"",
 ];
 
-/// Values of every form.
 const ANY: [&str; 18] = [
     "true",
     "false",

@@ -22,7 +22,6 @@ pub struct TileUrl {
 }
 
 impl TileUrl {
-    /// The template.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -47,7 +46,6 @@ impl TileUrl {
     }
 }
 
-/// The address of tiles.
 pub(super) fn tile_url() -> Values<TileUrl> {
     let parse = |node: &Node| match node.as_text().and_then(TileUrl::parse) {
         Some(url) => Ok(url),
@@ -56,7 +54,6 @@ pub(super) fn tile_url() -> Values<TileUrl> {
     Values::single("URL with `{z}`, `{x}` and `{y}`", parse, |url| url.text.clone())
 }
 
-/// A line of text for people.
 pub(super) fn credit() -> Values<String> {
     let parse = |node: &Node| {
         let fits = |text: &&str| {

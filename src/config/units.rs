@@ -58,7 +58,6 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(*bytes)
 }
 
-/// The digits in front and the rest.
 fn split_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((text[..end].parse().ok()?, &text[end..]))
@@ -78,7 +77,6 @@ pub(super) fn duration_text(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// A size as [`parse_size`] reads it.
 pub(super) fn size_text(bytes: u64) -> String {
     let binary = SIZE[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
     match binary {

@@ -37,7 +37,6 @@ pub(super) struct ValueForm {
     pub words: String,
     /// The text in the place of the default that the code has.
     pub default: Option<&'static str>,
-    /// Whether the table must have the key.
     pub is_required: bool,
     /// Whether the value is the path of a file to read.
     pub is_file: bool,
@@ -57,7 +56,6 @@ pub(super) enum Written {
 }
 
 impl<T: 'static> Values<T> {
-    /// Values of any form.
     pub(super) fn new(
         words: impl Into<String>,
         read: impl Fn(&mut KeyReader, &str, Node) -> Option<T> + 'static,
@@ -109,7 +107,6 @@ impl<T: 'static> Values<T> {
         Values::new(words, read_list, write_list)
     }
 
-    /// The same as another type.
     pub(super) fn map<U: 'static>(self, to: fn(T) -> U, back: fn(&U) -> T) -> Values<U> {
         let (read, write) = (self.read, self.write);
         Values::new(
@@ -134,7 +131,6 @@ pub(super) fn expected<T>(node: &Node, expected: &str) -> Result<T, String> {
     Err(format!("{} is not {expected}", node.shown()))
 }
 
-/// The tables of an array of tables.
 pub(super) fn tables<T: DeclaresKeys>() -> Values<Vec<T>> {
     let read = |reader: &mut KeyReader, path: &str, node: Node| {
         let Raw::Array(items) = node.value else {
@@ -172,7 +168,6 @@ pub(super) fn boolean() -> Values<bool> {
     Values::single("`true` or `false`", parse, |flag| *flag)
 }
 
-/// A whole number of something.
 pub(super) fn whole<N>(what: &'static str, bounds: RangeInclusive<N>) -> Values<N>
 where
     N: TryFrom<i128> + PartialOrd + Copy + Display + Into<u64> + Into<toml::Value> + 'static,
@@ -202,7 +197,6 @@ pub(super) fn rate(zero_means: &'static str) -> Values<Option<NonZeroU32>> {
     Values::single(words, parse, |rate| rate.map_or(0, NonZeroU32::get))
 }
 
-/// A share of a whole.
 pub(super) fn share() -> Values<f64> {
     let parse = |node: &Node| {
         let share = match node.value {
@@ -257,7 +251,6 @@ pub(super) fn size(bounds: RangeInclusive<u64>) -> Values<u64> {
     Values::single(words, parse, |bytes| size_text(*bytes))
 }
 
-/// One of a few words.
 pub(super) fn word<T: Copy + 'static, const N: usize>(all: [T; N], word: fn(T) -> &'static str) -> Values<T> {
     let quoted = |mark: &str| all.map(|value| format!("{mark}\"{}\"{mark}", word(value)));
     let listed = quoted("").join(", ");
@@ -272,7 +265,6 @@ pub(super) fn word<T: Copy + 'static, const N: usize>(all: [T; N], word: fn(T) -
     Values::single(words, parse, move |value| word(*value))
 }
 
-/// A path in the file system.
 pub(super) fn path(words: &'static str) -> Values<PathBuf> {
     Values::single(words, parse_path, |path| path.to_string_lossy().into_owned())
 }
@@ -393,7 +385,6 @@ pub(super) fn path_prefix() -> Values<String> {
     Values::single("path prefix", parse, String::clone)
 }
 
-/// A minisign public key in its written form.
 pub(super) fn trusted_key() -> Values<String> {
     let parse = |node: &Node| {
         let well_formed = |text: &&str| {

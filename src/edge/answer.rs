@@ -1,7 +1,8 @@
 //! The life of a request: admit, find, conditions, head, record. [`Responder::respond`] has all steps.
 //!
-//! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and chooses the
-//! fields of the [`head`]. The answer is a value, of which [`mod@write`] makes bytes. No sockets here. Callers: [`crate::edge::serve`] moves the bytes.
+//! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and chooses
+//! the fields of the [`head`]. The answer is a value, of which [`mod@write`] makes bytes. No sockets here. Callers:
+//! [`crate::edge::serve`] moves the bytes.
 
 pub mod admit;
 pub mod compose;
@@ -44,38 +45,29 @@ use find::{Finder, Found, failed};
 /// After how many seconds a client that found no room may try again.
 const NO_ROOM_FOR: u64 = 5;
 
-/// Everything that answers are made with.
 pub(crate) struct Responder {
     pub in_force: ArcSwap<InForce>,
-    /// What finds.
     pub finder: Finder,
-    /// What counts.
     pub telemetry: Telemetry,
-    /// The access log, if any.
     pub access: InEffect,
     pub ids: RequestIds,
     /// Where unknown endpoints go; `None` offline.
     pub proxy: Option<Proxy>,
     /// The dumps; `None` in shield use.
     pub dumps: Option<Dumps>,
-    /// The clock.
     pub clock: Clock,
 }
 
 /// What a reload replaces as a whole. One look at it serves a request from its admission to the head of its answer.
 pub(crate) struct InForce {
-    /// What decides.
     pub rules: Rules,
-    /// What every answer repeats.
     pub constant_headers: ConstantHeaders,
 }
 
 /// What becomes of a request whose head has been read.
 pub(crate) enum Decided {
-    /// It is answered.
     Answered {
         answer: Answer,
-        /// Whose it is.
         info: RequestInfo,
     },
     /// The origin answers it.
@@ -83,9 +75,7 @@ pub(crate) enum Decided {
         proxy: Proxy,
         /// Path and raw query to send.
         target: Bytes,
-        /// Whose it is.
         info: RequestInfo,
-        /// What the limiter says.
         limit: Decision,
     },
 }
@@ -93,9 +83,7 @@ pub(crate) enum Decided {
 /// Whose request it is, and what for: for logs and counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestInfo {
-    /// What it is counted under.
     pub route: RouteLabel,
-    /// The client.
     pub client: IpAddr,
     /// The TCP peer, or the client that a load balancer announced by the PROXY protocol.
     pub peer: IpAddr,
@@ -184,12 +172,10 @@ impl Responder {
         }
     }
 
-    /// The id that a request has, or gets now.
     fn id_of(&self, headers: &HeaderMap, info: &RequestInfo) -> RequestId {
         info.id.unwrap_or_else(|| self.ids.of(headers, || self.in_force.load().rules.client_ip.trusts(info.peer)))
     }
 
-    /// The answer made of what was found.
     fn compose(&self, constant_headers: &ConstantHeaders, asked: Asked<'_>, found: Found) -> Answer {
         match found {
             Found::Snapshot(found) => constant_headers.snapshot(asked, found),
@@ -232,7 +218,7 @@ impl Responder {
         answer
     }
 
-    /// The answer to a request whose fields cannot be told; it is recorded.
+    /// The answer to a request whose fields cannot be read; it is recorded.
     pub(crate) async fn refuse(&self, peer: IpAddr, problem: Problem) -> Answer {
         let in_force = self.in_force.load_full();
         let limit = admit::decide_unread(peer, Wish::Admit, &in_force.rules, self.clock.now_mono()).await;
@@ -243,7 +229,7 @@ impl Responder {
         self.unasked(peer, limit, &problem)
     }
 
-    /// The answer to a client for whom there is no room; it is recorded. `most`: how many connections its household may
+    /// The answer to a client without a free connection; it is recorded. `most`: how many connections its household may
     /// have, where that is the bound.
     pub(crate) async fn turn_away(&self, peer: IpAddr, most: Option<usize>) -> Answer {
         let in_force = self.in_force.load_full();

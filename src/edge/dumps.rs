@@ -2,7 +2,8 @@
 //!
 //! A file is rendered while it is sent, with listings from memory and details from the store, and is kept nowhere; the
 //! same way for whole and selected ones, and for what has changed since another snapshot. Routes and headers are in
-//! [`crate::edge::answer`]. Callers: [`crate::edge::answer`], [`crate::server::admin`], [`crate::edge::pages`] for the sizes.
+//! [`crate::edge::answer`]. Callers: [`crate::edge::answer`], [`crate::server::admin`], [`crate::edge::pages`] for the
+//! sizes.
 
 mod changes;
 mod coded;
@@ -55,11 +56,10 @@ const MOST_CODED_OF_ONE: usize = 8;
 /// A household may download changes so many times at once.
 const MOST_CHANGES: usize = 8;
 
-/// How many bytes of pieces are kept for whoever downloads the same, and for how long.
+/// How many bytes of pieces are kept for other downloads of the same file, and for how long.
 const KEPT: u64 = 8 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// Why there is no dump.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
     /// There is no snapshot yet.
@@ -70,13 +70,10 @@ pub(crate) enum DumpError {
         "the listings have more than {0} different fields, too many for a table; the formats ndjson and geojson have all"
     )]
     Columns(usize),
-    /// A listing cannot be read.
     #[error("listing {id} cannot be read: {why}")]
     Summary { id: ListingId, why: String },
-    /// A detail cannot be read.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// The file cannot be written or read.
     #[error("the dump cannot be written: {0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -115,7 +112,6 @@ struct DumpsState {
     opening: FairSemaphore,
     downloads: FairSemaphore,
     coding: FairSemaphore,
-    /// Downloads of changes that are being sent.
     changes: FairSemaphore,
     /// Files that are being sent, by name.
     opened: Mutex<HashMap<u128, Weak<Selection>>>,

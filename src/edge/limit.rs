@@ -1,8 +1,8 @@
 //! The limit on clients: an exact trailing window per client address.
 //!
 //! It decides whether an address is admitted now, and gives the counts for the answer's headers. It is not shared
-//! between processes (see `shared_limit`), and not stored. `semantics::client_address` finds the address;
-//! `semantics::problem` writes the refusal.
+//! between processes (see [`super::shared_limit`]), and not stored. [`crate::protocol::client_address`] finds the address;
+//! [`crate::protocol::problem`] writes the refusal.
 //!
 //! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s,
 //! and it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at
@@ -39,10 +39,9 @@ use table::WindowTable;
 pub(crate) const WINDOW_SECONDS: u32 = 60;
 /// The length of the window, in nanoseconds.
 const WINDOW: u64 = WINDOW_SECONDS as u64 * 1_000_000_000;
-/// The upper bound of `max_clients`.
+// The index of so many takes 1 GiB: 2^27 entries of 8 bytes.
 const MOST_CLIENTS: usize = 1 << 26;
 
-/// The configuration of the limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitConfig {
     /// Admissions per client in 60 s; 0: no limit.
@@ -69,12 +68,11 @@ pub struct Limiter {
     quotas: ArcSwap<Quotas>,
     seed: Seed,
     table: Mutex<WindowTable>,
-    /// Told by whoever refuses.
+    /// Noted by the code that refuses.
     pub(crate) refused: Refusals,
 }
 
 impl Limiter {
-    /// A limiter that has admitted nobody yet.
     pub fn new(config: &LimitConfig) -> Self {
         let clients = config.max_clients.clamp(1, MOST_CLIENTS);
         let quotas = ArcSwap::from_pointee(Quotas::new(config));
@@ -99,7 +97,6 @@ impl Limiter {
         self.decide(address, Wish::Peek, now)
     }
 
-    /// One of both.
     pub(crate) fn decide(&self, address: IpAddr, wish: Wish, now: Monotonic) -> Decision {
         let (quota, key) = self.client_of(address);
         if quota == 0 {
@@ -107,6 +104,7 @@ impl Limiter {
         }
         let (hash, now) = (self.seed.hash(key), now.as_nanos());
         match wish {
+            // The quota was read before the lock: a decision during a reload may be by the old one.
             Wish::Admit => self.table.lock().admit(key, hash, quota, now),
             Wish::Peek => self.table.lock().peek(key, hash, quota, now),
         }
@@ -140,7 +138,6 @@ impl Limiter {
     }
 }
 
-/// Whether a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// It is counted if it is admitted.
@@ -149,7 +146,6 @@ pub(crate) enum Wish {
     Peek,
 }
 
-/// The decision on one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// No limit applies to the address: not counted, no headers.
@@ -173,7 +169,6 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether the request is admitted.
     pub const fn is_admitted(self) -> bool {
         !matches!(self, Self::Refused { .. })
     }

@@ -48,7 +48,6 @@ pub(crate) use venue::DetailShown;
 /// What pages are made with: other bytes for equal content come with another version.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
 
-/// What pages say of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The start of examples, without a slash at its end.
@@ -75,6 +74,7 @@ impl<K, V> Default for Last<K, V> {
 impl<K: PartialEq, V: Clone> Last<K, V> {
     /// What is made of `key`. Concurrent callers wait instead of making it again.
     fn get_or_make(&self, key: K, make: impl FnOnce() -> V) -> V {
+        // Held while it is made, on a thread that may block: at most two documents are rendered at once.
         let mut last = self.0.lock();
         if let Some((_, made)) = last.as_ref().filter(|(known, _)| *known == key) {
             return made.clone();
@@ -83,7 +83,6 @@ impl<K: PartialEq, V: Clone> Last<K, V> {
     }
 }
 
-/// Renders documents.
 pub(crate) struct Pages {
     site: Site,
     assets: Assets,
@@ -97,7 +96,6 @@ pub(crate) struct Pages {
 /// The most venues of a search that the finder shows.
 pub(crate) const MOST_SHOWN: u16 = 20_000;
 
-/// What documents are made of.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Material<'a> {
     pub published: Option<&'a Snapshot>,
@@ -111,14 +109,11 @@ pub(crate) struct Material<'a> {
     pub first_copy: Option<Progress>,
 }
 
-/// Why a document cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unrendered {
-    /// There is no asset of that name.
     NoSuchAsset(Box<str>),
     /// It shows data, and there is none.
     NoSnapshot,
-    /// The snapshot does not have the listing.
     UnknownVenue(ListingId),
 }
 
@@ -141,7 +136,6 @@ impl Pages {
         Self { site, assets, places, namesakes: Last::default(), shapes, is_demo: false }
     }
 
-    /// Whether pages say that the data is invented.
     pub(crate) fn of_demo(self, is_demo: bool) -> Self {
         Self { is_demo, ..self }
     }

@@ -1,5 +1,5 @@
-//! The caching reverse proxy: fetches answers that no snapshot covers, caches them, and serves them stale when the
-//! origin fails.
+//! Caching reverse proxy: fetches answers that no snapshot covers, caches them, and serves them stale when the origin
+//! fails.
 //!
 //! An HTTP cache by RFC 9111: [`crate::protocol::caching`] decides, [`crate::data::cache`] stores. Requests to known
 //! endpoints and to other paths take the same steps: [`decision`] decides what to do about a request, [`coalesce`] shares
@@ -38,12 +38,13 @@
 //! lets others share their requests (`question`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
-//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the one goes
-//! first that most households ask for; of the misses, the one of the household that was served longest ago. A cache miss
-//! waits only if its slot comes within `origin.wait`, judging by those before it and by the slots that become free
-//! ([`crate::origin::budget`]); otherwise it is refused at once and told when that would be. *Overload* means that in the
-//! last minute more than two cache misses per slot were refused. Then slots are given out evenly over time, not all at
-//! once, and a resource that was refused to several households is fetched although no client waits for it ([`demand`]).
+//! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the one
+//! goes first that most households ask for; of the misses, the one of the household that was served longest ago. A
+//! cache miss waits only if its slot comes within `origin.wait`, judging by those before it and by the slots that
+//! become free ([`crate::origin::budget`]); otherwise it is refused at once, with that time in `Retry-After`.
+//! *Overload* means that in the last minute more than two cache misses per slot were refused. Then slots are given out
+//! evenly over time, not all at once, and a resource that was refused to several households is fetched although no
+//! client waits for it ([`demand`]).
 //!
 //! Callers: [`crate::edge::answer`], [`crate::edge::serve`]; [`crate::server`] builds it.
 
@@ -131,14 +132,11 @@ pub struct ProxyConfig {
     pub allowed: Allowed,
     /// The addresses by which clients and origin name resources.
     pub bases: Vec<Url>,
-    /// How to rewrite the origin's addresses.
     pub rewrite: Rewrite,
-    /// This server's URL for clients.
     pub public_url: String,
 }
 
 impl Proxy {
-    /// A cache in front of `upstream`.
     pub fn new(upstream: Forwarder, cache: Cache, config: ProxyConfig, clock: Clock) -> Self {
         let max_body = config.max_body.min(cache.largest());
         Self(Arc::new(ProxyState {
@@ -161,7 +159,6 @@ impl Proxy {
         self.0.flights.close();
     }
 
-    /// What reaches the origin.
     pub fn upstream(&self) -> &Forwarder {
         &self.0.upstream
     }

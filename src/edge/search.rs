@@ -1,8 +1,8 @@
-//! The search in the current snapshot: words, places and filters over an index in memory.
+//! Search in the current snapshot: words, places and filters over an index in memory.
 //!
-//! The index is made beside serving and publishing, after each swap. Until it is there, the snapshot before is searched.
-//! Routes and headers are in [`crate::edge::answer`], parameters in [`crate::api::query::search`]. Callers: [`crate::edge::answer`],
-//! [`crate::server`] starts it.
+//! The index is made beside serving and publishing, after each swap. Until it is there, the snapshot before is
+//! searched. Routes and headers are in [`crate::edge::answer`], parameters in [`crate::api::query::search`]. Callers:
+//! [`crate::edge::answer`], [`crate::server`] starts it.
 
 pub mod index;
 mod order;
@@ -31,10 +31,8 @@ use index::{AllHits, Hits, SearchIndex};
 const MOST_LONG: usize = 64;
 const AT_ONCE: usize = 2;
 
-/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSearched {
-    /// There is no index yet.
     #[error("The search index is being made")]
     Unready,
     /// The household has a long search under way, or many households have.
@@ -46,7 +44,6 @@ pub(crate) enum NotSearched {
     Aborted(#[from] Aborted),
 }
 
-/// A snapshot and its index.
 struct Indexed {
     published: Arc<Snapshot>,
     index: Arc<SearchIndex>,
@@ -98,6 +95,7 @@ impl Searches {
             }
         };
         tracing::debug!(snapshot = %published.dataset.id, bytes = index.bytes(), "the search index is there");
+        // Until here the snapshot before stays in memory, and its index beside the new one.
         self.0.indexed.store(Some(Arc::new(Indexed { published, index })));
     }
 
@@ -112,7 +110,6 @@ impl Searches {
         self.find_by(current, query, client, SearchIndex::find_short, SearchIndex::find).await
     }
 
-    /// The same for everything that is found.
     pub(crate) async fn find_all(
         &self,
         current: Arc<Snapshot>,
@@ -138,6 +135,7 @@ impl Searches {
             return Ok((found?, published));
         }
         let household = self.0.settings.household(client);
+        // Refused at once, so that at most MOST_LONG run or wait, one of each household.
         let turn = self.0.long.try_take(Some(household), 1).ok_or(NotSearched::Busy)?;
         // Never closed.
         let running = self.0.running.clone().acquire_owned().await;

@@ -1,9 +1,9 @@
 //! The public listener, kept thin: one request through pingora's session, its answer written and recorded.
 //!
-//! Sockets only: [`crate::edge::answer`] finds and makes the answers. [`gate`] accepts connections, reads what a load balancer
-//! announces, and tells protocols apart; [`tls`] makes connections secure; `connection` serves HTTP/1 and limits the time
-//! of clients, `http2` serves HTTP/2. [`request_head`] limits the size of heads, [`connections`] the number of
-//! connections. [`listener`] holds the sockets. Callers: [`crate::server`].
+//! Sockets only: [`crate::edge::answer`] finds and makes the answers. [`gate`] accepts connections, reads what a load
+//! balancer announces, and tells protocols apart; [`tls`] makes connections secure; `connection` serves HTTP/1 and
+//! limits the time of clients, `http2` serves HTTP/2. [`request_head`] limits the size of heads, [`connections`] the
+//! number of connections. [`listener`] holds the sockets. Callers: [`crate::server`].
 
 mod connection;
 pub(crate) mod connections;
@@ -40,10 +40,8 @@ use crate::protocol::framing::MOST_INTERIM;
 use connections::InFlight;
 use write::{Broken, in_time};
 
-/// The public listener's state.
 pub(crate) struct Public {
     pub answers: Responder,
-    /// The requests in flight.
     pub in_flight: InFlight,
 }
 
@@ -59,11 +57,11 @@ fn view(request: &RequestHeader, peer: IpAddr, has_body: bool) -> View<'_> {
     }
 }
 
+// READ_TIMEOUT restarts with each read, so that it alone would let a client send byte by byte for hours.
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 impl Public {
-    /// The origin's answer to a request.
     async fn pass_through(
         &self,
         mut incoming: Incoming<'_>,
@@ -87,10 +85,13 @@ impl Public {
             version,
             endpoint: Endpoint::Unknown,
         };
+        // Room for as many as an answer may have: `try_send` loses none.
         let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
         let asking = proxy.ask(question, Some(Arc::new(move |interim| drop(tell.try_send(interim)))));
         let mut asking = std::pin::pin!(asking);
         let passed = loop {
+            // Interim answers first. Neither branch loses anything when the other one is taken: `recv` is cancel-safe,
+            // and `asking` goes on where it was.
             tokio::select! {
                 biased;
                 Some(interim) = told.recv() => incoming.tell(interim).await?,

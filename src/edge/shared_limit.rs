@@ -1,4 +1,4 @@
-//! One limit for a fleet: the window of each client is in Redis (or Valkey), which every machine asks.
+//! Shared limit of a fleet: the window of each client is in Redis (or Valkey), which every machine asks.
 //!
 //! One script decides in one atomic step, on the server's clock. The limiter of this process ([`crate::edge::limit`]) counts
 //! all the time. If Redis does not answer, that limiter decides, and its admissions are replayed later under the same
@@ -11,8 +11,8 @@
 //! an answer that the script cannot give, makes this process decide about that client by itself, and the connection stays.
 //!
 //! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal
-//! is repeated from memory ([`KnownRefusals`]). Callers: [`crate::edge::answer`] asks, [`crate::server::admin`] tells, [`crate::server`] builds
-//! it and runs [`keeper`].
+//! is repeated from memory ([`KnownRefusals`]). Callers: [`crate::edge::answer`] asks, [`crate::server::admin`] tells,
+//! [`crate::server`] builds it and runs [`keeper`].
 
 mod bounded;
 mod keeper;
@@ -52,7 +52,6 @@ pub(crate) struct Counters {
     known: AtomicU64,
     /// Decisions of this process alone.
     local: AtomicU64,
-    /// How often Redis was lost.
     pub lost: AtomicU64,
     /// Local decisions that were reported to Redis.
     pub replayed: AtomicU64,
@@ -73,11 +72,9 @@ struct Alone {
     since: WallTime,
 }
 
-/// The window of the fleet.
 pub struct SharedLimit {
     local: Arc<Limiter>,
     clock: Clock,
-    /// The address of the store.
     store: StoreUrl,
     /// `rate_limit.store_timeout` and `rate_limit.store_password_file`, which a reload can change.
     settings: Settings,
@@ -168,6 +165,7 @@ impl SharedLimit {
                 } else if let Some(answers) = self.logged.failed(self.clock.now_mono()) {
                     tracing::warn!(client = %client.1, %lost, answers, "Redis gave no usable answer about a client; this machine counts that client by itself");
                 }
+                // Redis may have counted it all the same: the journal reports it under the same id.
                 self.locally(address, client.1, wish, id, true)
             }
         }
@@ -231,7 +229,7 @@ impl SharedLimit {
 
     fn write_down(&self, entry: JournalEntry) {
         self.journal.lock().push(entry);
-        // Without a link nothing can be told, and the keeper looks by itself when there is one.
+        // Without a link nothing can be reported, and `keeper` looks by itself when there is one.
         if self.link.load().is_some() {
             self.news.notify_one();
         }
@@ -239,6 +237,7 @@ impl SharedLimit {
 
     /// Gives up a link, if it is still the one in use.
     fn lose(&self, link: &Arc<Link>, lost: Lost) {
+        // The lock of both: link and reason change together, here and in `keep`.
         let mut why = self.why.lock();
         if self.link.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
             self.link.store(None);
@@ -280,7 +279,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Decides on one request.
 pub const ADMIT: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/admit.lua"));
 /// Counts what was admitted without asking.
 pub const REPLAY: &str = concat!(include_str!("shared_limit/clock.lua"), include_str!("shared_limit/replay.lua"));

@@ -1,7 +1,7 @@
 //! `Cache-Status` (RFC 9211): how an answer came about, for the header, the access log and the metrics alike.
 //!
-//! The outcomes and their rendering. Not the decision between them (`answer`).
-//! Callers: `answer::compose` on every answer but errors of our own and preflights, which carry none.
+//! The outcomes and their rendering. Not the decision between them ([`crate::edge::answer`], [`crate::edge::proxy`]).
+//! Callers: [`crate::edge::answer::compose`] on every answer but errors of our own and preflights, which carry none.
 
 use http::HeaderValue;
 
@@ -27,10 +27,7 @@ pub enum CacheOutcome {
         fwd_status: Option<u16>,
     },
     /// Not for the cache at all.
-    Bypass {
-        /// The status of the origin's answer.
-        fwd_status: u16,
-    },
+    Bypass { fwd_status: u16 },
     /// The method asks for the origin.
     Method(Forwarded),
 }
@@ -38,7 +35,6 @@ pub enum CacheOutcome {
 /// The origin's answer, as `Cache-Status` describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forwarded {
-    /// The status of the origin's answer.
     pub fwd_status: u16,
     /// Whether the answer was kept (RFC 9211 §2.5).
     pub stored: bool,
@@ -47,7 +43,6 @@ pub struct Forwarded {
 }
 
 impl CacheOutcome {
-    /// The label for logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hit { ttl: Some(i64::MIN..0) } => "hit-stale",

@@ -4,7 +4,7 @@
 //! Every decision of a shared HTTP cache - RFC 9111, RFC 9110 §13 and §14, RFC 9213 (targeted fields) and RFC 5861
 //! (stale content) - for two kinds of endpoint: the *known* ones of the mirrored API, where the operator's `ttl` stands
 //! in for a lifetime that the origin does not state, and *unknown* paths, which follow the RFCs to the letter. Not a
-//! store, a clock or a connection; `now` is an argument. Callers: mainly `proxy`.
+//! store, a clock or a connection; `now` is an argument. Callers: mainly [`crate::edge::proxy`].
 
 mod directives;
 mod fields;
@@ -31,7 +31,6 @@ pub(crate) use fields::{
 };
 pub(crate) use selecting::{OneLanguage, Selecting, Vary};
 
-/// Why an answer is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum NotStored {
     /// Only answers to GET are stored.
@@ -80,12 +79,14 @@ pub(crate) fn may_store(
         (NotStored::NoStore, RequestDirectives::of(request).no_store),
         (NotStored::Private, directives.private),
         (NotStored::Authorization, request.contains_key(AUTHORIZATION) && !for_others),
+        // DEVIATION: stricter than RFC 9111 §3.5, which is about `Authorization` only.
         (NotStored::Cookie, request.contains_key(COOKIE) && !for_others && !vary.names(&COOKIE)),
         (NotStored::VaryStar, vary == Vary::Star),
     ];
     if let Some((reason, _)) = reasons.into_iter().find(|(_, forbids)| *forbids) {
         return Err(reason);
     }
+    // DEVIATION: stricter than RFC 9111 §7.3, which only warns.
     if response.contains_key(SET_COOKIE) && !directives.public && default_lifetime.is_none() {
         return Err(NotStored::SetCookie);
     }
@@ -133,7 +134,6 @@ pub struct Exchange {
     pub received: WallTime,
 }
 
-/// The terms of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// How long it is fresh, counted in age; at most 2^31 seconds.
@@ -146,9 +146,7 @@ pub struct Terms {
     pub must_revalidate: bool,
     /// `s-maxage` is given, which a shared cache must read as `proxy-revalidate`, too (RFC 9111 §5.2.2.10).
     pub s_maxage: bool,
-    /// The origin's `stale-while-revalidate`.
     pub stale_while_revalidate: Option<Duration>,
-    /// The origin's `stale-if-error`.
     pub stale_if_error: Option<Duration>,
 }
 
@@ -230,7 +228,6 @@ fn between(earlier: WallTime, later: WallTime) -> Duration {
     Duration::from_millis(u64::try_from(later.millis_since(earlier)).unwrap_or(0))
 }
 
-/// The operator's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Whether it is an endpoint of the mirrored API: the operator's windows are the defaults, and directives of
@@ -242,10 +239,8 @@ pub struct Policy {
     pub stale_if_error: Duration,
 }
 
-/// How a stored answer serves a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reuse {
-    /// It is fresh.
     Fresh {
         /// For how much longer.
         left: Duration,
@@ -267,9 +262,7 @@ pub enum Reuse {
 /// Why the origin must be asked before a stored answer is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ValidationReason {
-    /// It is stale.
     Stale,
-    /// The origin said `no-cache`.
     NoCache,
     /// The request asks for it.
     Request,
@@ -364,7 +357,6 @@ fn named(response: &HeaderMap, name: &HeaderName, target: &str, bases: &[Url]) -
     Some(url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
 }
 
-/// The request's own URL.
 fn absolute(base: &Url, target: &str) -> Url {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let mut url = base.clone();

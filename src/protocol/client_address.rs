@@ -1,9 +1,10 @@
-//! The client's address, also behind proxies, and networks of addresses.
+//! Client address, also behind proxies, and networks of addresses.
 //!
 //! The walk from the TCP peer, or from the client that the PROXY protocol announces ([`super::proxy_protocol`]), back
 //! through the proxies that the operator trusts. Nobody is trusted unless configured: anyone can send the header and
 //! evade the limit. IPv4-mapped IPv6 is IPv4 everywhere: `::ffff:10.0.0.1` and `10.0.0.1` are one address. Callers:
-//! `answer::admit`, once per request, before the limit; `limit` and `serve` for networks.
+//! [`crate::edge::answer::admit`], once per request, before the limit; [`crate::edge::limit`] and [`crate::edge::serve`] for
+//! networks.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
@@ -35,7 +36,6 @@ impl Default for ClientIpConfig {
 }
 
 impl ClientIpConfig {
-    /// Whether an address is one of a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|&trusted| canonical(trusted).contains(&address.to_canonical()))
     }

@@ -1,7 +1,7 @@
-//! What a client prefers: the content coding of an answer (RFC 9110 §12.5.3), and HTML for people (§12.5.1).
+//! Preferences of a client: the content coding of an answer (RFC 9110 §12.5.3), and HTML for people (§12.5.1).
 //!
-//! The choice. Not compression, or the `Vary` and `ETag` that go with it. Callers: `answer::admit`, once per request,
-//! before the reply is looked up.
+//! The choice. Not compression, or the `Vary` and `ETag` that go with it. Callers:
+//! [`crate::edge::answer::admit`], once per request, before the reply is looked up.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap};
 

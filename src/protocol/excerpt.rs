@@ -10,7 +10,6 @@ use serde_json::Value;
 /// The most bytes of one text.
 pub(crate) const MOST_BYTES: usize = 500;
 
-/// The mark for the rest.
 const REST: char = '…';
 
 /// Cuts a long text between two characters and adds `…`; the result has at most [`MOST_BYTES`].
@@ -56,7 +55,6 @@ pub(crate) fn shorten_all(value: &mut Value) {
     }
 }
 
-/// Displays the start of a long value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Excerpt<T>(pub T);
 

@@ -9,19 +9,17 @@ use http::{HeaderMap, StatusCode};
 /// How many interim answers may come before the final one.
 pub(crate) const MOST_INTERIM: usize = 16;
 
-/// Why an answer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnswer {
     /// The status is not that of a final answer.
     #[error("its status is {0}, not a number from 200 to 599")]
     Status(u16),
-    /// The length is said twice, or is no number.
+    /// The length is stated twice, or is no number.
     #[error("Content-Length is repeated, or is not a number")]
     Length,
     /// The body is in a transfer coding that nobody asked for (RFC 9110 §10.1.4), or in two.
     #[error("its transfer coding is compressed or repeated")]
     Coding,
-    /// An interim answer has a body.
     #[error("an interim answer ({0}) announces a body")]
     InterimBody(u16),
     /// More than [`MOST_INTERIM`] interim answers.

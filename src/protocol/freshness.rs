@@ -2,7 +2,7 @@
 //!
 //! How old an answer is, which instant it speaks for, and the fields that say how long it may be kept. Not a decision
 //! to refresh or to serve stale.
-//! Callers: `answer` when it writes headers, `upstream` when it reads them.
+//! Callers: [`crate::edge::answer`] when it writes headers, [`crate::origin`] when it reads them.
 
 use std::fmt;
 use std::time::Duration;
@@ -76,9 +76,7 @@ pub(crate) fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
 pub struct CacheControl {
     /// `max-age`: how long it is fresh.
     pub ttl: Duration,
-    /// `stale-while-revalidate`.
     pub stale_while_revalidate: Duration,
-    /// `stale-if-error`.
     pub stale_if_error: Duration,
 }
 

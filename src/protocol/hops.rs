@@ -1,8 +1,8 @@
-//! The proxies that a request came through: `Via` (RFC 9110 §7.6.3) and `CDN-Loop` (RFC 8586).
+//! Proxies that a request came through: `Via` (RFC 9110 §7.6.3) and `CDN-Loop` (RFC 8586).
 //!
 //! The name of this process on requests to the origin, and the names in requests from clients. Not the refusal of a
-//! loop, which is `answer::admit`.
-//! Callers: `answer::admit`, and the clients of the origin.
+//! loop, which is [`crate::edge::answer::admit`].
+//! Callers: [`crate::edge::answer::admit`], and the clients of the origin.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use memchr::memmem;
 /// RFC 8586.
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
-/// The prefix of our names.
 const PREFIX: &str = "grandstand-";
 /// How many hexadecimal digits follow.
 const DIGITS: usize = 16;
@@ -77,6 +76,7 @@ impl Trail {
         let mut names: Vec<&str> = Vec::new();
         for value in headers.get_all(&CDN_LOOP).iter().chain(headers.get_all(VIA)) {
             let text = value.as_bytes();
+            // Looked up one by one below: a head of 64 KiB has room for 2,400 names at most.
             for at in memmem::find_iter(text, PREFIX) {
                 let name = text.get(at..at + PREFIX.len() + DIGITS).and_then(|name| std::str::from_utf8(name).ok());
                 let name = name.filter(|name| name[PREFIX.len()..].bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -89,7 +89,6 @@ impl Trail {
         Self(Some(names).filter(|names| !names.is_empty()))
     }
 
-    /// Whether the request came through this process.
     pub(crate) fn leads_through(&self, name: &Pseudonym) -> bool {
         self.0.as_ref().is_some_and(|names| names.contains(name))
     }
@@ -103,7 +102,6 @@ impl Trail {
     }
 }
 
-/// The client that a read is for.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub address: IpAddr,

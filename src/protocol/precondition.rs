@@ -1,8 +1,8 @@
 //! Validators and conditional requests: whether to answer in full, with 304 or with 412 (RFC 9110 §8.8.3, §13).
 //!
-//! Not the answer itself, the conditions that the cache sends, or the hash that makes our tags (`api`). Callers:
-//! `answer`, and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1); `cache`, `dumps` and `proxy` for
-//! tags.
+//! Not the answer itself, the conditions that the cache sends, or the hash that makes our tags ([`crate::api`]). Callers:
+//! [`crate::edge::answer`], and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1); [`crate::data::cache`],
+//! [`crate::edge::dumps`] and [`crate::edge::proxy`] for tags.
 
 use http::Method;
 use http::header::{
@@ -26,7 +26,6 @@ impl EntityTag {
         split_tag(wire).filter(|(_, rest)| rest.is_empty()).and_then(|_| HeaderValue::from_bytes(wire).ok()).map(Self)
     }
 
-    /// The tag of a stored header.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         Self::parse(trim(headers.get(ETAG)?.as_bytes()))
     }
@@ -75,7 +74,6 @@ fn split_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(text.split_at(text.len() - inside.len() + end + 1))
 }
 
-/// The result of the conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precondition {
     /// Answer as if there were no condition.
@@ -123,6 +121,8 @@ fn names(lines: &GetAll<'_, HeaderValue>, current: Option<&EntityTag>, matches: 
     if let Some((tag, [])) = only.and_then(split_tag) {
         return matches(tag, current);
     }
+    // DEVIATION: RFC 9110 §13.1 has no such bound. Beyond it `If-None-Match` costs a whole answer, and `If-Match` is
+    // 412.
     let members = lines.iter().flat_map(|line| ListedTags(line.as_bytes())).take(MAX_MEMBERS);
     members.flatten().any(|tag| matches(tag, current))
 }

@@ -1,8 +1,8 @@
 //! Problem documents (RFC 9457): every error that a client sees.
 //!
 //! The list of errors, their JSON, and when another try makes sense. Not the headers around them (`Allow`, CORS), which
-//! `answer` adds to every answer alike.
-//! Callers: `answer`, wherever a request ends in an error.
+//! [`crate::edge::answer`] adds to every answer alike.
+//! Callers: [`crate::edge::answer`], wherever a request ends in an error.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -23,11 +23,9 @@ const MAX_VALUE: usize = 200;
 pub enum ProblemKind {
     /// A request that cannot be read.
     BadRequest,
-    /// An invalid query parameter.
     BadParameter,
     /// A path without a single reading.
     BadPath,
-    /// An unexpected request body.
     UnexpectedBody,
     /// No such listing, endpoint or path.
     NotFound,
@@ -37,19 +35,14 @@ pub enum ProblemKind {
     Gone,
     /// A snapshot that is not in memory.
     SnapshotGone,
-    /// A condition of the request is false.
     PreconditionFailed,
     /// A body beyond its bound.
     ContentTooLarge,
-    /// A request line beyond its bound.
     UriTooLong,
     /// What the origin refuses with 422.
     UnprocessableContent,
-    /// Over the rate limit.
     RateLimited,
-    /// Headers beyond their bounds.
     HeadersTooLarge,
-    /// A fault of ours.
     Internal,
     /// The origin answered nonsense or a redirect.
     BadOriginAnswer,
@@ -57,7 +50,6 @@ pub enum ProblemKind {
     Unavailable,
     /// A dump that is not at hand now.
     DumpUnavailable,
-    /// No room for another connection.
     TooManyConnections,
     /// A kept snapshot that cannot answer now.
     SnapshotUnavailable,
@@ -118,7 +110,6 @@ impl ProblemKind {
     }
 }
 
-/// One error, ready to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     kind: ProblemKind,
@@ -127,7 +118,6 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem without a constructor below.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), retry_after: None }
     }
@@ -384,12 +374,10 @@ impl Problem {
         self.retry_after
     }
 
-    /// The status code to answer with.
     pub const fn status(&self) -> StatusCode {
         self.kind.status()
     }
 
-    /// The sentence for this case.
     pub fn detail(&self) -> &str {
         &self.detail
     }

@@ -1,8 +1,8 @@
-//! The header of the PROXY protocol, versions 1 and 2: the client's address, announced by the proxy in front.
+//! PROXY protocol header, versions 1 and 2: the client's address, announced by the proxy in front.
 //!
 //! This module finds the end of a header and bounds its length; the crate `ppp` parses complete headers. Section numbers
 //! are those of the specification (haproxy.org, proxy-protocol.txt). It does not decide which proxies are trusted. Callers:
-//! `serve::gate`.
+//! [`crate::edge::serve::gate`].
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,6 @@ const LOCAL: u8 = 0x20;
 pub enum Header {
     /// More bytes are needed.
     Unfinished,
-    /// A header.
     Complete {
         /// Its length in bytes; the client's own bytes follow.
         length: usize,
@@ -43,13 +42,11 @@ pub enum BadHeader {
     /// They begin in another way.
     #[error("the connection does not begin with a PROXY protocol header; turn the header on in the proxy")]
     Missing,
-    /// It is too long.
     #[error("the PROXY protocol header is longer than {limit} bytes")]
     TooLong {
         /// In bytes.
         limit: usize,
     },
-    /// It cannot be parsed.
     #[error("the PROXY protocol header is malformed")]
     Malformed,
 }

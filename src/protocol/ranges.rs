@@ -1,7 +1,7 @@
 //! Ranges of a stored answer (RFC 9110 §14, RFC 9111 §3.3).
 //!
 //! Which bytes of a complete stored answer a request asks for. Not the storing of parts, which this cache does not do.
-//! Callers: `answer`, for a stored answer of an unknown path, and for dumps.
+//! Callers: [`crate::edge::answer`], for a stored answer of an unknown path, and for dumps.
 
 use http::StatusCode;
 use http::header::{DATE, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
@@ -16,7 +16,6 @@ pub(crate) enum Ranged {
     Whole,
     /// With 206.
     Part {
-        /// The first byte.
         first: u64,
         /// The last byte, inclusive.
         last: u64,

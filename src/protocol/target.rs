@@ -2,18 +2,16 @@
 //!
 //! The normalisation that comes before routing, and the path of `public_url` in front. Not the router, the query, whose
 //! host it is, or what is sent to the origin - a pass-through request keeps its bytes. A refused path gets 400 and is
-//! never forwarded: a path that two parsers read differently can poison caches. Callers: `answer::admit` before
-//! `api::route`; `answer::purge`; `admin::guard` and `config` read hosts.
+//! never forwarded: a path that two parsers read differently can poison caches. Callers:
+//! `edge::answer::admit` before `api::route`; `edge::answer::purge`; `server::admin::guard` and `config` read hosts.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
 use url::Url;
 
-/// Why a path is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PathError {
-    /// It does not start with a slash.
     #[error("it does not start with a slash")]
     NotAbsolute,
     /// It has `.` or `..` as a segment, escaped or not, with parameters (`..;x`) or without.

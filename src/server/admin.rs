@@ -37,29 +37,21 @@ use reload::Reloader;
 use snapshots::Action;
 use status::Status;
 
-/// The admin listener.
 pub(crate) struct Admin {
-    /// The state that it shows.
     pub status: Arc<Status>,
     /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
     /// The kept snapshots; `None` in shield use.
     pub snapshots: Option<Snapshots>,
-    /// Export and import of bundles.
     pub bundles: Bundles,
-    /// Purges cached answers.
     pub purger: Purger,
-    /// `[admin]`: who may give commands.
     pub settings: Settings,
-    /// Reads the configuration again.
     pub reloader: Reloader,
-    /// The console's files.
     pub console: Console,
 }
 
 type Reply = Response<Vec<u8>>;
 
-/// The answer to unknown paths.
 const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /history.json, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/verify, /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";

@@ -1,4 +1,4 @@
-//! The state behind the listeners of each of the four uses. Commands open it, too.
+//! State behind the listeners of each of the four uses. Commands open it, too.
 //!
 //! Callers: [`super`], [`crate::cli`].
 
@@ -45,25 +45,20 @@ use super::{fleet, maintenance};
 
 /// The state behind the listeners: what every use has, and its role.
 pub struct Core {
-    /// The lock on the data directory.
     pub data_dir: DataDir,
     /// Where bundles are made and received.
     pub(crate) scratch: PathBuf,
-    /// The current snapshot.
     pub current: SnapshotPointer,
-    /// Hot answers.
     pub cache: Cache,
     /// The rewriting of `api_url`.
     pub rewrite: Rewrite,
     pub clock: Clock,
     /// Whether this is a demo: its data is invented.
     pub(crate) is_demo: bool,
-    /// The configuration in effect.
     pub(crate) settings: Settings,
     pub(crate) role: Role,
 }
 
-/// What one of the four uses has.
 pub(crate) enum Role {
     Shield(Box<Shield>),
     Mirror(Box<Mirror>),
@@ -76,7 +71,6 @@ pub(crate) struct Shield {
     pub origin: Origin,
 }
 
-/// Copies the origin.
 pub(crate) struct Mirror {
     pub data: Data,
     pub origin: Origin,
@@ -85,16 +79,13 @@ pub(crate) struct Mirror {
     pub lists: task::Mirror,
     pub sweeper: Sweeper,
     pub worker: DetailWorker,
-    /// Finds out what queries mean at the origin.
     pub examiner: Examiner,
     pub instants: Instants,
-    /// Takes requests for audits.
     pub audits: Audits,
     /// Takes the first data from an object store; `None` without `replica.url`.
     pub seed: Option<Follower>,
 }
 
-/// Follows an object store.
 pub(crate) struct Replica {
     pub data: Data,
     pub follower: Follower,
@@ -107,10 +98,8 @@ pub(crate) struct Offline {
     pub data: Data,
 }
 
-/// Stored data.
 pub(crate) struct Data {
     pub store: Arc<Store>,
-    /// The kept snapshots in it.
     pub snapshots: Snapshots,
     pub details: Details,
     pub searches: Searches,
@@ -151,6 +140,7 @@ impl Core {
     /// The same with another clock; with a pipe, connections to the origin are pipes.
     pub(super) fn open_with(config: &Config, clock: Clock, pipe: Option<Pipe>) -> Result<Self, AppError> {
         let settings = Settings::new(config.clone());
+        // Its lock first: from here on nobody else changes what is in the directory.
         let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
         let (current, cache, status) =
             (SnapshotPointer::default(), Cache::new(config.cache.max_bytes), OriginStatus::default());
@@ -327,7 +317,7 @@ impl Mirror {
     }
 }
 
-/// Fails if there can be no data. Of a directory that cannot be read, whoever opens it says why.
+/// Fails if there can be no data. For a directory that cannot be read, opening it gives the reason.
 pub(crate) fn expect_data(config: &Config) -> Result<(), AppError> {
     let path = &config.data_dir;
     if DataDir::has_store(path) || DataDir::expect_readable(path).is_err() {
@@ -381,11 +371,8 @@ fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<Store, AppError
     }
 }
 
-/// The way to the origin.
 pub struct Origin {
-    /// The polite client.
     pub client: OriginClient,
-    /// Reads for clients.
     pub proxy: Proxy,
 }
 

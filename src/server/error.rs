@@ -1,4 +1,4 @@
-//! Why the program cannot start, or cannot open its data.
+//! Startup errors: why the program cannot start, or cannot open its data.
 //!
 //! Callers: [`super`] and [`crate::cli`], which prints it.
 
@@ -15,22 +15,17 @@ use crate::words::remedy;
 /// Why nothing can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// An address is taken.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The certificate of the HTTPS listener cannot be served.
     #[error("HTTPS cannot be served: {0}")]
     Certificate(String),
-    /// The data directory cannot be used.
     #[error(transparent)]
     Open(StoreError),
-    /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// The stored snapshot cannot be served.
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
-    /// There is no data directory.
     #[error(
         "data_dir: {} does not exist; set the data directory of the server (--config FILE, or --set data_dir=DIR), or give \
          the address of its admin listener with --admin. For a new directory, run `grandstand serve`, `sync` or `bundle \
@@ -41,84 +36,49 @@ pub enum AppError {
     /// Nothing is in the data directory yet.
     #[error("there is no data in {} yet; run `grandstand serve`, `sync` or `bundle import` first", .0.display())]
     NoData(PathBuf),
-    /// A key of `bundle.trusted_keys` is invalid.
     #[error("bundle.trusted_keys: {0}")]
     Key(#[from] SignatureError),
-    /// A snapshot cannot become current.
     #[error(transparent)]
     Snapshots(SnapshotsError),
-    /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The object store of `replica.url` cannot be used.
     #[error("{key}: {why}")]
     ObjectStore { key: &'static str, why: String },
-    /// The access log cannot be written.
     #[error("log.access_file {path} cannot be opened: {source}{}", remedy(path.as_ref(), source))]
-    AccessLog {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    AccessLog { path: String, source: std::io::Error },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
         "the store {path} is damaged: {detail}. Do one of these: import a bundle with `grandstand bundle import FILE`; find an \
          intact snapshot with `grandstand snapshot verify` and make it current with `grandstand snapshot rollback ID`; \
          restore the file from a backup; or start once with origin.url set, to fetch everything again"
     )]
-    Damaged {
-        /// The file.
-        path: String,
-        /// The damage.
-        detail: String,
-    },
-    /// An address in the configuration is no URL.
+    Damaged { path: String, detail: String },
     #[error("{key}: {source}")]
-    Address {
-        key: &'static str,
-        /// Why.
-        source: url::ParseError,
-    },
+    Address { key: &'static str, source: url::ParseError },
     /// The object store of `publish.url` cannot be used.
     #[error("publish.options: {0}")]
     Publish(String),
-    /// A thread cannot be started.
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
-    /// The system gives too few threads.
     #[error(
         "the system gives this process {available} more threads, but at least {needed} are needed; raise the limit, for \
          example with `ulimit -u 4096`, TasksMax=4096 in the systemd unit, or --pids-limit 4096 of docker and podman"
     )]
     FewThreads { available: usize, needed: usize },
-    /// A listener has panicked.
     #[error("the listener `{0}` failed; the log says why. Start the server again")]
     Listener(String),
-    /// Signals cannot be watched.
     #[error(
         "{signals} cannot be watched: {source}; remove the cause (for example, raise the limit of open files), then start again"
     )]
-    Signals {
-        /// Their names.
-        signals: &'static str,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The limit of open files is too low.
+    Signals { signals: &'static str, source: std::io::Error },
     #[error(
         "the limit of open files is {limit}, but at least {needed} are needed; raise it, for example with `ulimit -n 1024`, \
          LimitNOFILE=1024 in the systemd unit, or --ulimit nofile=1024 of docker and podman"
     )]
     FewFiles { limit: u64, needed: u64 },
-    /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
-    Unhealed {
-        /// The file.
-        path: String,
-        /// Why.
-        source: StoreError,
-    },
+    Unhealed { path: String, source: StoreError },
 }
 
 impl From<SnapshotsError> for AppError {

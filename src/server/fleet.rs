@@ -1,4 +1,4 @@
-//! Connects a publisher, a replica, or a mirror that needs its first data, to an object store.
+//! Wiring of a publisher, a replica, or a mirror that needs its first data, to an object store.
 //!
 //! Callers: [`super::core`], [`super::serve`]; `sync`, which uses [`mirror`].
 

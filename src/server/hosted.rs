@@ -1,6 +1,6 @@
-//! The admin API in the process of a command, where no server has the data directory: a server without listeners.
+//! Admin API in the process of a command, where no server has the data directory: a server without listeners.
 //!
-//! So that each verb has one meaning, whoever carries it out. Callers: [`crate::cli`].
+//! So each verb has one meaning, in whichever process it runs. Callers: [`crate::cli`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,10 +23,8 @@ use super::error::AppError;
 use super::services::Services;
 use super::sockets::Addresses;
 
-/// What a command needs of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// What is stored.
     Stored,
     /// The same, to write it to a file. A bundle is made in this directory: the disk of the data may be full or read-only.
     Export(PathBuf),
@@ -49,7 +47,6 @@ impl Purpose {
         }
     }
 
-    /// The names of the server's tasks that run.
     const fn tasks(&self) -> &'static [&'static str] {
         match self {
             Self::Stored | Self::Export(_) | Self::Import => &[],
@@ -59,7 +56,6 @@ impl Purpose {
     }
 }
 
-/// A server without listeners.
 pub(crate) struct Hosted {
     services: Services,
     connections: mpsc::UnboundedSender<UnixStream>,

@@ -1,4 +1,4 @@
-//! A server without sockets and threads: connections are pipes, and all of it runs on the caller's runtime.
+//! In-memory server without sockets and threads: connections are pipes, and all of it runs on the caller's runtime.
 //!
 //! Where that runtime's time is paused, the whole server lives in virtual time. Not for production: nothing repairs the
 //! store, and nothing reloads. Callers: tests.

@@ -1,5 +1,5 @@
-//! Maintains the data directory while the server runs: repairs a damaged store, notices when a disk is writable again,
-//! writes the holder's id to the lock, and drops old changes.
+//! Maintenance of the data directory while the server runs: repairs a damaged store, notices when a disk is writable
+//! again, writes the holder's id to the lock, and drops old changes.
 //!
 //! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
 
@@ -11,14 +11,11 @@ use crate::data::store::DataDir;
 use crate::origin::budget::Budget;
 use crate::tasks::threads::Periodic;
 
-/// How often to look.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a repair: a failed one may fail again, and a successful one has rewritten everything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Maintains a data directory.
 pub(crate) struct Keeper {
-    /// The directory.
     pub data_dir: DataDir,
     /// The kept snapshots in its store; `None` in shield use.
     pub snapshots: Option<Snapshots>,
@@ -29,7 +26,6 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread.
     pub(crate) fn start(self) -> io::Result<Periodic> {
         let mut is_named = None;
         let mut tried: Option<Instant> = None;
@@ -46,6 +42,7 @@ impl Keeper {
             let _ = store.try_writing();
             let _ = snapshots.forget_old_changes();
             let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
+            // On this thread, which is made for work that blocks: a repair reads the whole store.
             if may_try && self.heals && store.damage().is_some() {
                 heal(snapshots);
                 tried = Some(Instant::now());
@@ -65,7 +62,6 @@ impl Keeper {
     }
 }
 
-/// Repairs a damaged file: a finding tells of it.
 pub(crate) fn heal(snapshots: &Snapshots) {
     let store = snapshots.store();
     let detail = store.damage().unwrap_or_default();

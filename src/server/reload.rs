@@ -1,4 +1,4 @@
-//! What a configuration makes of requests and answers, at the start and at each reload; a reload puts into effect what can
+//! Effective configuration of requests and answers, at the start and at each reload; a reload puts into effect what can
 //! change without a restart.
 //!
 //! [`crate::config::merge`] decides which keys these are. Connections, windows of the limit and caches stay. Callers:
@@ -46,11 +46,9 @@ pub struct ConfigSource {
     pub config: Config,
     /// Reads file, environment and command line again, and checks them as at the start.
     pub read: Box<dyn Fn() -> Examined + Send + Sync>,
-    /// Changes the log.
     pub log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 }
 
-/// What a reload changes.
 pub(super) struct Reload {
     /// `None`: there is nothing to read again.
     pub source: Option<ConfigSource>,
@@ -71,9 +69,7 @@ pub(super) struct Reload {
     pub clock: Clock,
 }
 
-/// What becomes of the access log.
 enum AccessChange {
-    /// It stays.
     Same,
     /// This one takes its place; `None`: it is turned off.
     Other(Option<AccessLog>),
@@ -84,6 +80,8 @@ impl Reload {
     /// is nothing to read.
     pub(super) fn reload(&self) -> Option<ReloadFacts> {
         let source = self.source.as_ref()?;
+        // Held to the end, so that reloads take turns. Order: this lock, then those of the certificate and of the
+        // snapshots.
         let mut running = self.running.lock();
         Systemd::reloading();
         let texts = |errors: ConfigErrors| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -128,12 +126,15 @@ impl Reload {
 
     fn apply(&self, running: &Config, next: &Config, changes: &mut KeyChanges, source: &ConfigSource) {
         let config = self.in_effect(next);
+        // Each part changes as a whole, but not all at one instant: a request meanwhile may have new settings and old
+        // rules.
         self.settings.store(config.clone());
         self.fixed.set_quotas(&config);
         let answers = &self.public.answers;
         answers.in_force.store(Arc::new(self.fixed.in_force(&config)));
         if running.rate_limit.requests_per_minute != next.rate_limit.requests_per_minute {
             // They name the limit.
+            // In front of forgetting: what is rendered from here on names the new limit.
             answers.finder.pages.store(Arc::new(self.fixed.pages_of(&config)));
             self.cache.forget_documents();
         }
@@ -220,7 +221,6 @@ const PAGES: u32 = 10;
 /// Inputs of rules besides the configuration. Reloads keep them.
 #[derive(Clone)]
 pub(super) struct Fixed {
-    /// The limiter of the API.
     pub limiter: Arc<Limiter>,
     /// The limit of the fleet; `None`: this process counts for itself.
     pub shared: Option<Arc<SharedLimit>>,
@@ -228,14 +228,11 @@ pub(super) struct Fixed {
     pub pages: Arc<Limiter>,
     /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
-    /// Whether there are dumps.
     pub has_dumps: bool,
-    /// Whether pages say that the data is invented.
     pub is_demo: bool,
 }
 
 impl Fixed {
-    /// Limiters that have admitted nobody yet.
     pub(super) fn new(settings: &Settings, name: Option<Pseudonym>, has_dumps: bool, clock: &Clock) -> Self {
         let config = settings.load();
         let (api, pages) = limits(&config);
@@ -247,7 +244,6 @@ impl Fixed {
         Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, is_demo: false }
     }
 
-    /// What a configuration puts in force.
     pub(super) fn in_force(&self, config: &Config) -> InForce {
         InForce { rules: self.rules(config), constant_headers: constant_headers(config) }
     }
@@ -268,7 +264,6 @@ impl Fixed {
         }
     }
 
-    /// What renders pages.
     pub(super) fn pages_of(&self, config: &Config) -> Pages {
         let site = Site {
             public_url: config.public_url.as_str().to_owned(),
@@ -289,7 +284,6 @@ impl Fixed {
     }
 }
 
-/// Constant parts of answers.
 fn constant_headers(config: &Config) -> ConstantHeaders {
     let cache_control = CacheControl {
         ttl: config.ttl,
@@ -313,7 +307,6 @@ pub(super) fn base_path(config: &Config) -> Option<BasePath> {
     BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty())
 }
 
-/// The limits of the API, and of pages.
 fn limits(config: &Config) -> (LimitConfig, LimitConfig) {
     let limits = &config.rate_limit;
     let of = |times: u32| {

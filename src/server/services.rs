@@ -90,7 +90,6 @@ impl Services {
         })
     }
 
-    /// Runs a task until it ends or the server stops.
     pub(super) fn run(&mut self, name: &str, task: impl Future<Output = ()> + Send + 'static) -> Result<(), AppError> {
         let mut stop = self.stop.subscribe();
         let runtime = threads::runtime(name, 1).map_err(AppError::Thread)?;
@@ -116,6 +115,7 @@ impl Services {
 
     /// Ends the runtimes with all that still runs in them.
     pub(super) fn end(self) {
+        // One deadline for all: a stop takes no longer with more runtimes.
         let deadline = Instant::now() + PATIENCE;
         for runtime in self.runtimes {
             runtime.shutdown_timeout(deadline.saturating_duration_since(Instant::now()));

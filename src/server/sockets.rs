@@ -54,7 +54,6 @@ impl Sockets {
         self.addresses().public
     }
 
-    /// All addresses.
     pub(super) fn addresses(&self) -> Addresses {
         let of = |sockets: &[Bound]| sockets.iter().map(|bound| bound.address).collect();
         Addresses { public: of(&self.public), tls: of(&self.tls), admin: self.admin.address }
@@ -79,7 +78,6 @@ pub(super) struct Addresses {
     pub admin: SocketAddr,
 }
 
-/// What a socket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketKind {
     /// `listen`.
@@ -121,7 +119,6 @@ impl SocketKind {
     }
 }
 
-/// One passed socket.
 #[derive(Debug)]
 struct Passed {
     kind: SocketKind,
@@ -211,14 +208,12 @@ fn belongs(name: &str, socket: Bound, examined: &mut Examined) -> Option<Passed>
     Some(Passed { kind, is_named: named.is_some(), socket })
 }
 
-/// A listener with a usable certificate.
 pub(crate) struct Https {
     renewal: Renewal,
     provider: Arc<CryptoProvider>,
 }
 
 impl Https {
-    /// Reads the certificate.
     pub(crate) fn new(config: &TlsConfig) -> Result<Self, AppError> {
         let provider = provider();
         let renewal = Renewal::new(files(config), provider.clone()).map_err(|errors| {
@@ -228,7 +223,6 @@ impl Https {
         Ok(Self { renewal, provider })
     }
 
-    /// Its part of `/status`.
     pub(crate) fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
         TlsStatus { listen, certificate: self.renewal.current() }
     }
@@ -242,7 +236,6 @@ impl Https {
     }
 }
 
-/// The files that a configuration names.
 pub(crate) fn files(config: &TlsConfig) -> Files {
     Files { cert: config.cert.clone(), key: config.key.clone() }
 }
@@ -251,7 +244,6 @@ pub(crate) fn files(config: &TlsConfig) -> Files {
 /// a half, within bounds.
 pub(super) const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
 
-/// The limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionShares {
     pub clients: usize,
@@ -293,6 +285,8 @@ pub(super) fn share_descriptors(files: Option<u64>, wanted: usize, each: usize) 
     let clients = usize::try_from(files.saturating_sub(reserve).max(1)).unwrap_or(usize::MAX).min(wanted);
     // Of few connections, one client must not have all.
     let each = each.min((clients / 4).max(1));
+    // Of the reserve a quarter is for operators and a half for the origin; the rest is for the store, the logs, and
+    // connections that are not checked yet.
     ConnectionShares { clients, each, operators: (reserve / 4) as usize, origin: (reserve / 2) as usize }
 }
 

@@ -1,5 +1,5 @@
-//! Orders to a server, and how it stops: connections are told that they end, new ones are accepted for a while unless they
-//! wait in a socket that outlives the process, and a drain ends when nothing is in flight.
+//! Stop of a server: orders to it, the end of its connections, new ones that are accepted for a while unless they wait in
+//! a socket that outlives the process, and a drain that ends when nothing is in flight.
 //!
 //! Callers: [`super::serve`]; [`super::signals`] makes orders.
 
@@ -17,7 +17,6 @@ use super::error::AppError;
 use super::reload::Reload;
 use super::services::Services;
 
-/// What a server is told while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Stop: requests in flight are finished within `drain`, and connections have time for a last request. Where no service
@@ -45,7 +44,6 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long the last lines of the access log may take.
 pub(super) const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// How a server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Connections have time for a last request.
@@ -91,7 +89,6 @@ pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Se
     followed
 }
 
-/// The end of a server's connections.
 pub(super) struct Drain<'a> {
     pub settings: &'a Settings,
     pub in_flight: &'a InFlight,

@@ -1,4 +1,5 @@
-//! The service manager (`sd_notify(3)`): that the server is ready, reloading, stopping, alive, and how it is.
+//! Notifications to the service manager (`sd_notify(3)`): that the server is ready, reloading, stopping, alive, and how
+//! it is.
 //!
 //! Without `NOTIFY_SOCKET` it hears nothing. Callers: [`super::serve`], [`super::reload`], [`super::stop`].
 
@@ -41,6 +42,8 @@ impl Systemd {
 
     /// The process stops, within `drain`.
     pub(super) fn stopping(drain: Duration) {
+        // After `drain` come the last details, 1 s for lines of the access log, 1 s for the runtimes, and 1 s for each
+        // periodic thread.
         let microseconds = (drain + Duration::from_secs(10)).as_micros();
         let within = NotifyState::ExtendTimeoutUsec(u32::try_from(microseconds).unwrap_or(u32::MAX));
         tell(&[NotifyState::Stopping, within, NotifyState::Status("stopping: requests in flight are finished")]);
@@ -53,6 +56,7 @@ impl Systemd {
         self.beats.lock().push(beat.clone());
         tokio::spawn(async move {
             loop {
+                // Each service must beat between two looks, which are 5 s apart at most: it does up to a limit of 40 s.
                 tokio::time::sleep(watchdog / 8).await;
                 beat.fetch_add(1, Ordering::Relaxed);
             }

@@ -1,4 +1,4 @@
-//! A fair semaphore: room for all clients, of which each household has at most a share.
+//! Fair semaphore: room for all clients, of which each household has at most a share.
 //!
 //! A household that takes nothing is not remembered. Callers: [`crate::origin::body_memory`], [`crate::edge::serve::tls`].
 
@@ -16,7 +16,6 @@ pub(crate) struct FairSemaphore(Arc<Households>);
 #[derive(Debug)]
 struct Households {
     all: Arc<Semaphore>,
-    /// The units of one household.
     share: usize,
     taking: Mutex<HashMap<IpAddr, Weak<Share>>>,
 }
@@ -50,10 +49,10 @@ impl FairSemaphore {
             Some(share) => Some((share.units.clone().acquire_many_owned(units).await?, share)),
             None => None,
         };
+        // The share first: a household that has used it up waits without a unit of the room.
         Ok(FairPermit { all: self.0.all.clone().acquire_many_owned(units).await?, own })
     }
 
-    /// Takes units if they are free.
     pub(crate) fn try_take(&self, household: Option<IpAddr>, units: u32) -> Option<FairPermit> {
         let own = match household.map(|household| self.share_of(household)) {
             Some(share) => Some((share.units.clone().try_acquire_many_owned(units).ok()?, share)),
@@ -63,6 +62,7 @@ impl FairSemaphore {
     }
 
     fn share_of(&self, household: IpAddr) -> Arc<Share> {
+        // No `Share` may be dropped under this lock, which its `drop` takes.
         let mut taking = self.0.taking.lock();
         if let Some(share) = taking.get(&household).and_then(Weak::upgrade) {
             return share;
@@ -98,7 +98,6 @@ impl FairPermit {
         }
     }
 
-    /// Gives some of the units back.
     pub(crate) fn give_back(&mut self, units: usize) {
         drop(self.all.split(units));
         drop(self.own.as_mut().and_then(|(own, _)| own.split(units)));

@@ -1,5 +1,5 @@
-//! Requests for one key share a fetch: the first starts it, and later ones join until it ends or is closed. All get its
-//! result.
+//! Single flight: requests for one key share a fetch. The first starts it, later ones join until it ends or is closed,
+//! and all get its result.
 //!
 //! The fetch (a *flight*) runs in a task that the caller spawns: a client that leaves does not end it. If the task
 //! panics, the next request starts another fetch. Callers: [`crate::mirror::details`], [`crate::edge::proxy`].
@@ -52,7 +52,6 @@ pub(crate) struct Leader<K: Eq + Hash, T> {
     landing: watch::Sender<Option<T>>,
 }
 
-/// A client that waits for a flight.
 pub(crate) struct Waiter<T>(watch::Receiver<Option<T>>);
 
 impl<T: Clone> Waiter<T> {
@@ -64,7 +63,6 @@ impl<T: Clone> Waiter<T> {
 }
 
 impl<K: Clone + Eq + Hash, T: Clone> SingleFlight<K, T> {
-    /// Joins the flight for `key`, or starts one.
     pub(crate) fn join(&self, key: &K) -> Role<K, T> {
         let mut board = self.0.lock();
         if let Some(flying) = board.flying.get(key) {
@@ -72,6 +70,7 @@ impl<K: Clone + Eq + Hash, T: Clone> SingleFlight<K, T> {
         }
         board.number += 1;
         let number = board.number;
+        // A `watch` keeps its value: a waiter that looks after the landing still finds the result.
         let (landing, landed) = watch::channel(None);
         board.flying.insert(key.clone(), Flying { number, landed: landed.clone() });
         drop(board);
@@ -103,6 +102,7 @@ impl<K: Eq + Hash, T> Leader<K, T> {
 
     /// Closes the flight and hands out its result: later requests start a new flight.
     pub(crate) fn end(self, what: T) {
+        // In this order: a request that joined in between would get a result from before it asked.
         self.close();
         self.land(what);
     }
@@ -110,6 +110,7 @@ impl<K: Eq + Hash, T> Leader<K, T> {
     /// No further request joins: later requests start a new flight.
     pub(crate) fn close(&self) {
         let mut board = self.flights.0.lock();
+        // A flight that was closed may have a successor under its key, which is not this leader's to remove.
         if board.flying.get(&self.key).is_some_and(|flying| flying.number == self.number) {
             board.flying.remove(&self.key);
         }

@@ -1,4 +1,4 @@
-//! Threads of a server: each logs where the server logs, and one that works periodically ends with its owner.
+//! Threads of a server: each logs where the server logs, and a periodic one ends with its owner.
 //!
 //! A process that runs one server has one log. A test runs several servers, and each has a log of its own, which its
 //! threads and runtimes inherit from the thread that starts them. Callers: every room that starts a thread.
@@ -37,7 +37,6 @@ pub(crate) fn logging_here<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Starts a thread.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name.to_owned()).spawn(logging_here(work))
 }
@@ -63,6 +62,7 @@ pub(crate) fn together(threads: usize, work: &(impl Fn() + Sync)) {
 /// How many of `needed` threads the system would give this process now.
 pub(crate) fn available(needed: usize) -> usize {
     let gate = Mutex::new(());
+    // Held until the last one is started: they are counted while all of them exist.
     let closed = gate.lock();
     scope(|scope| {
         let starts = |_: &usize| Builder::new().spawn_scoped(scope, || drop(gate.lock())).is_ok();
@@ -72,6 +72,7 @@ pub(crate) fn available(needed: usize) -> usize {
     })
 }
 
+// For each runtime. A mirror has up to 13 (3 listeners, commands, 8 tasks, orders): 832 threads at most.
 /// The most threads of a runtime that may block. They last as long as the runtime.
 const BLOCKING: usize = 64;
 
@@ -82,6 +83,7 @@ pub(crate) fn runtime(name: &str, threads: usize) -> io::Result<tokio::runtime::
         .enable_all()
         .worker_threads(threads)
         .max_blocking_threads(BLOCKING)
+        // A thread that ended might not be given again.
         .thread_keep_alive(Duration::MAX)
         .thread_name(name)
         .on_thread_start(move || log.iter().for_each(log_to))
@@ -96,6 +98,7 @@ pub(crate) fn runtime(name: &str, threads: usize) -> io::Result<tokio::runtime::
 pub(crate) struct Periodic {
     /// Dropped first: the thread sees it.
     stop: Option<SyncSender<()>>,
+    // A receiver is not `Sync`; nobody waits for this lock.
     ended: Mutex<Receiver<()>>,
 }
 
@@ -114,6 +117,7 @@ impl Periodic {
                     break;
                 }
             }
+            // What the work holds is given back before the owner hears of the end.
             drop(work);
             // The owner may have lost its patience.
             let _gone = end.send(());

@@ -1,8 +1,8 @@
 //! The access log: one line for each request, as text or as JSON, in a file of its own or on standard error.
 //!
-//! The thread of a [`LineQueue`] formats and writes them, so that a slow disk delays no answer. Text is the combined format
-//! of Apache and nginx, then microseconds, outcome and id. No byte of a client ends a line or reaches a terminal as a control
-//! character. Callers: [`crate::edge::answer`] hands in lines, [`crate::server`] opens it.
+//! The thread of a [`LineQueue`] formats and writes them, so that a slow disk delays no answer. Text is the combined
+//! format of Apache and nginx, then microseconds, outcome and id. No byte of a client ends a line or reaches a terminal
+//! as a control character. Callers: [`crate::edge::answer`] hands in lines, [`crate::server`] opens it.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -62,44 +62,34 @@ const MOST: (usize, usize) = (2048, 512);
 pub(crate) struct LogField(Box<[u8]>);
 
 impl LogField {
-    /// The target of a request.
     pub(crate) fn target(target: &[u8]) -> Self {
         Self(target[..target.len().min(MOST.0)].into())
     }
 
-    /// A header's value.
     pub(crate) fn value(value: &HeaderValue) -> Self {
         Self(value.as_bytes()[..value.len().min(MOST.1)].into())
     }
 }
 
-/// A request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// When the answer was ready.
     pub at: WallTime,
-    /// The client's address.
     pub client: IpAddr,
     /// Method and target; `None`: the request could not be read.
     pub request: Option<(Method, LogField, Version)>,
-    /// The status of the answer.
     pub status: u16,
     /// Bytes of its body.
     pub bytes: usize,
-    /// `Referer`.
     pub referer: Option<LogField>,
-    /// `User-Agent`.
     pub agent: Option<LogField>,
     /// How long the answer took.
     pub micros: u64,
-    /// How it came about.
     pub outcome: &'static str,
-    /// The id of the request.
     pub id: String,
 }
 
 impl Line {
-    /// Appends the line with its end.
     pub(super) fn write(&self, json: bool, out: &mut String) {
         if json {
             self.write_json(out);
@@ -223,7 +213,6 @@ mod tests {
         assert_eq!((full.lines.dropped_text(), full.lines.dropped_requests()), (0, 1));
     }
 
-    /// A hit, for this target.
     fn line(target: &str) -> Line {
         Line {
             at: WallTime::from_millis(784_111_777_250),

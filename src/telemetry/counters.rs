@@ -26,6 +26,7 @@ impl<L: Copy + Ord> ByLabels<L> {
             counter.fetch_add(count, Ordering::Relaxed);
             return;
         }
+        // Another thread may have made it between the two locks.
         self.0.write().entry(labels).or_default().fetch_add(count, Ordering::Relaxed);
     }
 
@@ -52,7 +53,6 @@ impl ConnectionCounters {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many are open.
     pub(crate) fn open(&self) -> i64 {
         self.open.load(Ordering::Relaxed)
     }
@@ -62,7 +62,6 @@ impl ConnectionCounters {
         self.evicted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were closed to make room.
     pub(crate) fn evictions(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
@@ -76,7 +75,6 @@ named! {
         Fresh = "fresh",
         /// From the snapshot or the cache, stale.
         Stale = "stale",
-        /// The origin was asked.
         Origin = "origin",
         /// Refused by the rate limit (429).
         Refused = "refused",
@@ -88,7 +86,6 @@ named! {
 }
 
 impl Group {
-    /// The group of an outcome's word.
     pub(super) fn of(outcome: &str) -> Self {
         match outcome {
             "hit" => Self::Fresh,
@@ -109,7 +106,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts answers of one outcome and status.
     pub(super) fn add(&self, outcome: &str, status: u16, count: u64) {
         self.groups[Group::of(outcome) as usize].fetch_add(count, Ordering::Relaxed);
         if status == 304 {

@@ -1,9 +1,10 @@
 //! Findings: all that is ever said about one thing that is wrong.
 //!
-//! Where something can be wrong, a function says whether it is, as a [`Finding`]. [`Findings`] remembers what is raised and
-//! logs the beginning and the end of each once. `/status`, the console, `grandstand status` and its exit code,
+//! Where something can be wrong, a function says whether it is, as a [`Finding`]. [`Findings`] remembers what is raised
+//! and logs the beginning and the end of each once. `/status`, the console, `grandstand status` and its exit code,
 //! `grandstand_finding` and the line for service managers are views of it. `docs/findings.md` is made of the table:
-//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: all who find something wrong; [`crate::server::admin`] looks.
+//! `GRANDSTAND_GOLDEN=write cargo test --locked --lib findings_page`. Callers: all who find something wrong;
+//! [`crate::server::admin`] looks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -280,6 +281,7 @@ impl Findings {
     /// Asks what is wrong now, and returns what is raised, the unhealthy ones first. Of each kind there is one.
     pub(crate) fn look(&self, clock: &Clock, now: impl FnOnce() -> Vec<Finding>) -> Vec<Raised> {
         // No two looks at once, so that an older one does not undo a later one.
+        // Lock order: this one first. `now` takes those of the parts, one after the other, and none of them looks.
         let mut all = self.0.lock();
         let (mut now, mono, wall) = (now(), clock.now_mono(), clock.now_wall());
         now.sort_by_key(|finding| finding.kind);

@@ -1,7 +1,7 @@
-//! The last quarter of an hour and the last 12 hours as samples, for the charts of the console.
+//! Sample history: the last quarter of an hour and the last 12 hours, for the charts of the console.
 //!
 //! It takes readings of counters that count anyway, and keeps differences in two arrays of fixed length: about 120 kB,
-//! however long the process runs. Time is an argument. Callers: `admin::history` records and shows them.
+//! however long the process runs. Time is an argument. Callers: [`crate::server::admin`] records and shows them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::clock::Monotonic;
 use super::counters::Group;
 use super::timing::{BUCKETS, percentile};
 
-/// How many kinds of requests to the origin are told apart.
+/// How many kinds of requests to the origin are counted apart.
 pub(crate) const CLASSES: usize = 5;
 
 /// How far back samples go.
@@ -42,7 +42,6 @@ impl Span {
         }
     }
 
-    /// How many samples there are.
     pub(crate) const fn samples(self) -> usize {
         match self {
             Self::Minutes => 90,
@@ -77,7 +76,6 @@ pub(crate) struct HistorySample {
     pub not_modified: u64,
     /// Requests to the origin by kind.
     pub sent: [u64; CLASSES],
-    /// Times of answers.
     pub latency: [u64; BUCKETS],
     pub gauges: Gauges,
 }
@@ -85,11 +83,9 @@ pub(crate) struct HistorySample {
 /// What happened between two readings, and what the gauges said at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
-    /// Answers by [`Group`].
     pub answers: [u32; Group::ALL.len()],
     /// Of these the ones with status 304.
     pub not_modified: u32,
-    /// Requests to the origin by kind.
     pub sent: [u32; CLASSES],
     /// Half of the answers were given within so many microseconds; `None`: there were no answers.
     pub p50: Option<u32>,
@@ -131,7 +127,6 @@ fn small(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The samples of one span.
 #[derive(Debug)]
 struct Ring {
     span: Span,
@@ -154,6 +149,7 @@ impl Ring {
     fn record(&mut self, now: Monotonic, reading: &HistorySample) {
         let step = self.step_of(now);
         let Some(missed) = step.checked_sub(self.step + 1) else { return };
+        // A process that was suspended for days adds no more gaps than the ring has room for.
         for _ in 0..missed.min(self.span.samples() as u64) {
             self.push(None);
         }

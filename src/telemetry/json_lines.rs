@@ -1,7 +1,7 @@
 //! Lines of JSON: one schema for the log and the access log.
 //!
 //! Each line is an object with `time`, `level`, `msg` and, if it belongs to a request with an id, `request`; further
-//! fields say more. Callers: [`super::access`], `cli::terminal`.
+//! fields say more. Callers: [`super::access`], [`crate::cli`].
 
 use std::fmt::{self, Debug, Write as _};
 
@@ -14,7 +14,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::clock::{Clock, WallTime};
 
-/// Writes the log.
 pub(crate) struct JsonLines(pub Clock);
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -36,7 +35,6 @@ where
     }
 }
 
-/// The fields of an event.
 struct Fields(Map<String, Value>);
 
 impl Fields {

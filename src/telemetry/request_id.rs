@@ -1,4 +1,4 @@
-//! The id of a request, by which its answer, its line in the access log and lines of the log are found.
+//! Request id, by which its answer, its line in the access log and lines of the log are found.
 //!
 //! A trusted proxy gives it, or it is made when somebody will see it: a hit in memory has none. It is no part of a cache
 //! key, and never sent to the origin. Callers: [`crate::edge::answer`].
@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
 
-/// The header that gives an id and tells it.
 pub(crate) const NAME: &str = "x-request-id";
 /// The longest id, in bytes.
 const LONGEST: usize = 64;
 
-/// The id of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestId {
     /// The value of the header in the request.
@@ -22,7 +20,6 @@ pub(crate) enum RequestId {
     Made(u64),
 }
 
-/// Makes ids.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
     /// Differs between processes.
@@ -42,7 +39,6 @@ impl RequestIds {
         if given(headers).is_some() && is_trusted() { RequestId::Given } else { self.made() }
     }
 
-    /// A new id.
     pub(crate) fn made(&self) -> RequestId {
         // An odd factor maps different numbers to different ids that do not look like a counter.
         let number = self.seed.wrapping_add(self.made.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! A throttle for log lines that a client could repeat without end.
+//! Throttle for log lines that a client could repeat without end.
 //!
 //! Callers: [`crate::edge::serve`], [`crate::edge::shared_limit`].
 

@@ -1,4 +1,4 @@
-//! The query of a file: what a search finds, or everything.
+//! File query: what a search finds, or everything.
 //!
 //! Callers: [`crate::edge::answer`] parses, [`crate::edge::dumps`] selects.
 
@@ -19,8 +19,8 @@ pub struct FileQuery {
 }
 
 impl FileQuery {
-    /// Reads a raw query string; an empty value is as if absent. Whoever saves a file does not see that a parameter had no
-    /// effect, so unknown ones are refused. `is_table`: `bom` is for tables.
+    /// Reads a raw query string; an empty value is as if absent. A client that saves a file does not see that a
+    /// parameter had no effect, so unknown ones are refused. `is_table`: `bom` is for tables.
     pub fn parse(raw: &str, is_table: bool) -> Result<Self, QueryError> {
         let [q, near, radius, bbox, sport, state, city, bom] = known_only(raw, &KNOWN, NAMED)?;
         let bom = match bom.as_deref().unwrap_or_default() {

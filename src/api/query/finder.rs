@@ -1,4 +1,4 @@
-//! The query of the finder, for people: that of a search, and what is made of the venues.
+//! Finder query, for people: that of a search, and how the venues are shown.
 //!
 //! Nothing in it is an error: what has no meaning is left out, and said. Callers: [`crate::edge::answer`] parses,
 //! [`crate::edge::pages`] shows.
@@ -14,7 +14,6 @@ use crate::words::named;
 const MOST_SAID: usize = 60;
 
 named! {
-    /// The colours of the widget.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum Theme, as_str {
         /// Those of the visitor's screen.
@@ -25,7 +24,6 @@ named! {
     }
 }
 
-/// How the widget looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WidgetLook {
     pub theme: Theme,
@@ -36,12 +34,9 @@ pub struct WidgetLook {
 /// So many venues are on a page of the widget.
 const IN_WIDGET: u16 = 10;
 
-/// What is made of the venues of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FinderForm {
-    /// The page.
     Page,
-    /// The widget for other sites.
     Widget,
     /// The points for the map, of a part of the earth; `None`: of all.
     Points(Option<Bounds>),
@@ -52,7 +47,6 @@ pub enum FinderForm {
 pub struct FinderQuery {
     pub search: SearchQuery,
     pub form: FinderForm,
-    /// Of the widget.
     pub look: WidgetLook,
     /// The name of a place in `near`. Until [`settle`](Self::settle), the point of the search has no meaning.
     pub place: Option<Box<str>>,
@@ -180,7 +174,6 @@ impl FinderQuery {
         text
     }
 
-    /// A link to another page of the widget.
     pub fn widget(&self, page: u64) -> String {
         let mut link = self.link("embed", page);
         let theme = Some(self.look.theme).filter(|theme| *theme != Theme::Auto).map(Theme::as_str);

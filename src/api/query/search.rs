@@ -1,4 +1,4 @@
-//! The query of a search, parsed once into the form that is its cache key.
+//! Search query: parsed once into the form that is its cache key.
 //!
 //! Callers: [`crate::edge::answer`] parses, [`crate::edge::search`] answers; [`super::finder`] searches, too.
 
@@ -32,19 +32,15 @@ pub(crate) fn is_filler(word: &str) -> bool {
 }
 
 named! {
-    /// The order of what was found.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Order, as_str {
         /// Nearest first with `near`, else the best match; without words the origin's order.
         Usual = "",
-        /// The best match first.
         Best = "best",
-        /// Nearest first.
         Distance = "distance",
         Name = "name",
         /// The best rated first; a rating of few counts less.
         Rating = "rating",
-        /// Those with most reviews first.
         Reviews = "reviews",
     }
 }
@@ -103,7 +99,6 @@ impl Bounds {
     }
 }
 
-/// Where a search looks around.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Near {
     /// Of a city, only after [`Near::of_city`].
@@ -131,7 +126,6 @@ impl Near {
     }
 }
 
-/// The query of a search in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SearchQuery {
     /// `q` as received, its words, and those beyond the most that are looked for.
@@ -195,7 +189,6 @@ impl SearchQuery {
         })
     }
 
-    /// Whether it looks for anything.
     pub fn is_empty(&self) -> bool {
         self.filters().next().is_none()
     }
@@ -240,7 +233,6 @@ impl SearchQuery {
         self.write_at("/search.json", page, out);
     }
 
-    /// The same at another path.
     pub(super) fn write_at(&self, path: &str, page: u64, out: &mut String) {
         let rest = [("sort", self.order.as_str()), ("facets", if self.has_facets { "1" } else { "" })];
         let rest = rest.into_iter().filter(|(_, value)| !value.is_empty());
@@ -260,7 +252,6 @@ fn order(name: &str, is_near: bool) -> Result<Order, QueryError> {
     }
 }
 
-/// The words that are looked for, and the rest.
 #[derive(Default)]
 struct Worded {
     words: Vec<Box<str>>,

@@ -1,4 +1,4 @@
-//! Files that get their names when they are complete, and are removed otherwise, also on signals.
+//! Atomic files: they get their names when they are complete, and are removed otherwise, also on signals.
 //!
 //! It does not know bundles. Callers: [`super::export`].
 
@@ -14,7 +14,6 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::cli::FileError;
 use crate::tasks::threads;
 
-/// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnfinishedError {
     #[error(transparent)]
@@ -98,6 +97,7 @@ impl AtomicFile {
         // A killed process with this number may have left one, and a foreign link must not be followed.
         remove(&path)?;
         watch();
+        // Listed before it is there: a signal in between finds nothing to remove, and leaves nothing behind.
         UNFINISHED.lock().push(path.clone());
         let file = File::options().read(true).write(true).create_new(true).open(&path);
         // The requested name is the better message.
@@ -116,6 +116,7 @@ impl AtomicFile {
 
     /// Gives it its name; returns its length.
     pub(super) fn finish(self) -> Result<u64, FileError> {
+        // The content in front of the name: after a crash the name must not stand for less than all of it.
         let bytes = self.file.sync_all().and_then(|()| self.file.metadata()).map(|meta| meta.len());
         let bytes = bytes.and_then(|bytes| fs::rename(&self.path, &self.name).map(|()| bytes));
         // The name is durable once the directory is; not every system can sync one.

@@ -139,7 +139,7 @@ impl Export {
     fn expect_replaceable(&self) -> Result<(), ExportError> {
         let is_file = self.format.dump().is_none() && self.file.metadata().is_ok_and(|found| found.is_file());
         let mut start = Vec::new();
-        // What cannot be read is told by the export.
+        // A file that cannot be read is an error of the export.
         let is_read = is_file && File::open(&self.file).and_then(|file| file.take(16).read_to_end(&mut start)).is_ok();
         let is_other = is_read && !start.is_empty() && check_beginning(&start).is_err();
         if is_other { Err(ExportError::Other(self.file.clone())) } else { Ok(()) }
@@ -203,7 +203,6 @@ impl Export {
         Purpose::Export(directory.unwrap_or(Path::new(".")).to_owned())
     }
 
-    /// Writes a bundle.
     fn make(&self, config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Failure> {
         let since = since.map(|id| format!("&since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
         let complete = if self.require_complete { "&complete=true" } else { "" };
@@ -259,7 +258,6 @@ impl Export {
     }
 }
 
-/// A line about its details.
 fn coverage(manifest: &Manifest) -> String {
     let Manifest { coverage, details, listings, .. } = manifest;
     let gone = if coverage.gone == 0 { String::new() } else { format!(", {} missing at the origin", coverage.gone) };
@@ -271,7 +269,6 @@ fn coverage(manifest: &Manifest) -> String {
     }
 }
 
-/// The signed comment.
 fn comment(manifest: &Manifest) -> String {
     let confirmed = WallTime::from_millis(manifest.confirmed_ms);
     format!("grandstand {}, confirmed at {confirmed}", what(manifest))

@@ -114,7 +114,6 @@ impl Import {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Has a server import it.
     fn upload(&self, server: &Server, path: &Path, file: &File) -> Result<ImportOutcome, Failure> {
         // Whether it is a signature is for the server to say.
         let signature = text_beside(path)?;
@@ -124,7 +123,6 @@ impl Import {
     }
 }
 
-/// Warnings about a bundle.
 fn doubts(manifest: &Manifest, now: WallTime) -> Vec<String> {
     let mut doubts = Vec::new();
     let confirmed = WallTime::from_millis(manifest.confirmed_ms);

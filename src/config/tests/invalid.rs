@@ -1,4 +1,4 @@
-//! Every key refuses what it cannot be, by its name; all errors come at once.
+//! Invalid values: every key refuses them by its name, and all errors come at once.
 
 use super::super::{Config, Finding};
 use super::problems;

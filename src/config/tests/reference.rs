@@ -1,4 +1,4 @@
-//! What is written from the declarations of the keys: the page `docs/configuration.md`.
+//! Reference page `docs/configuration.md`, written from the declarations of the keys.
 //!
 //! `GRANDSTAND_GOLDEN=write cargo test --lib configuration_page` writes it.
 
@@ -10,7 +10,6 @@ use super::super::declaration::{About, Declaration, DeclaresKeys as _, Reload};
 use super::super::values::Written;
 use super::Bounds;
 
-/// The text before the tables.
 const INTRODUCTION: &str = "\
 <!-- Generated from src/config by a test. Do not edit: change src/config/keys.rs, then run
      GRANDSTAND_GOLDEN=write cargo test --locked --lib configuration_page -->
@@ -115,12 +114,10 @@ fn rows() -> Vec<(About, String)> {
     rows
 }
 
-/// Lines of documentation as one.
 fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// The whole page.
 fn page() -> String {
     let (mut page, mut reload, mut title) = (INTRODUCTION.to_owned(), RELOAD.to_owned(), None);
     for (about, default) in rows() {

@@ -1,4 +1,4 @@
-//! What a reload changes: each key alone, and several at once.
+//! Reloads: each key alone, and several at once.
 
 use super::super::declaration::Reload;
 use super::super::reload::{KeyChanges, merge};

@@ -1,4 +1,4 @@
-//! The defaults are those of the manual, the shipped files load, and what `check` prints loads again.
+//! Shipped configurations: defaults are those of the manual, files load, and what `check` prints loads again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

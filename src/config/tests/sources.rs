@@ -1,4 +1,4 @@
-//! Where values come from: precedence, the environment, `--set`, and that nothing panics.
+//! Sources of values: precedence, the environment, `--set`, and that nothing panics.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Checks the head of a request: the result is its target, or a refusal.
+//! Admission of a request: from its head to its target, or a refusal.
 //!
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
 //! looked up here. Callers: [`super`].
@@ -41,25 +41,19 @@ pub(crate) use headers::{MAX_REQUEST_BODY, MOST_FIELDS, MOST_HEAD, decide_unread
 /// The head of a request.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// The method.
     pub method: &'a Method,
     /// The request target as received.
     pub target: &'a [u8],
-    /// The header.
     pub headers: &'a HeaderMap,
     /// The TCP peer, or the client that a load balancer announced by the PROXY protocol.
     pub peer: IpAddr,
-    /// Whether a body follows the head.
     pub has_body: bool,
-    /// The version of HTTP.
     pub version: Version,
 }
 
 /// What decisions depend on besides the request.
 pub struct Rules {
-    /// How the client's address is found.
     pub client_ip: ClientIpConfig,
-    /// The limiter.
     pub limiter: Arc<Limiter>,
     /// The limiter of the fleet, which decides instead of `limiter`; `None`: each process counts by itself.
     pub shared: Option<Arc<SharedLimit>>,
@@ -69,7 +63,6 @@ pub struct Rules {
     pub base_path: Option<BasePath>,
     /// Path prefixes that are forwarded to the origin; empty offline.
     pub passthrough_paths: Vec<String>,
-    /// Methods that are forwarded there.
     pub passthrough_methods: Vec<Method>,
     /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
@@ -77,7 +70,6 @@ pub struct Rules {
     pub dumps: bool,
 }
 
-/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Api(ApiTarget),
@@ -90,7 +82,6 @@ pub enum Target {
 /// A resource in JSON, which comes from the snapshot or the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiTarget {
-    /// A page of the list.
     List {
         query: ListQuery,
         /// `snapshot=`: the id of a snapshot.
@@ -100,7 +91,6 @@ pub enum ApiTarget {
         /// The raw query, if it may spell a slug otherwise than the canonical query; `None`: it does not.
         raw: Option<Box<str>>,
     },
-    /// An odd query of the list.
     OddList(Box<OddRequest>),
     Taxonomy {
         kind: TaxonomyKind,
@@ -110,12 +100,10 @@ pub enum ApiTarget {
     Detail(ListingId),
     /// A detail whose id is not a canonical number: the id as it came.
     NoListing(Box<str>),
-    /// `/changes.json`.
     Changes {
         /// The id of a snapshot, or why the parameter is wrong. That error is the answer only if there is a snapshot.
         since: Result<Box<str>, Problem>,
     },
-    /// `/search.json`.
     Search(Box<SearchQuery>),
 }
 
@@ -140,7 +128,6 @@ pub enum PageTarget {
     Probe(HealthCheck),
 }
 
-/// What is streamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileTarget {
     /// A dump of what a query selects.
@@ -152,18 +139,14 @@ pub enum FileTarget {
 /// The methods in an answer's `Allow` or `Access-Control-Allow-Methods`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Methods {
-    /// Those of a known endpoint.
     Known,
-    /// Those that are forwarded to the origin.
     PassedThrough,
     /// Those of the whole server (`OPTIONS *`).
     All,
 }
 
-/// What happens to a request.
 #[derive(Debug)]
 pub enum Admission {
-    /// It is looked up.
     Admitted {
         target: Target,
         /// The coding that the client likes best.
@@ -173,22 +156,16 @@ pub enum Admission {
     Preflight(Methods),
     /// `OPTIONS`, answered with these methods.
     Options(Methods),
-    /// It is refused.
     Refused(Problem),
 }
 
 /// The decision on a request, and facts about the request.
 #[derive(Debug)]
 pub struct Admitted {
-    /// The decision.
     pub admission: Admission,
-    /// The label in metrics and logs.
     pub route: RouteLabel,
-    /// The client's address.
     pub client: IpAddr,
-    /// The limiter's decision.
     pub limit: Decision,
-    /// Whether the headers state conditions.
     pub conditional: bool,
     /// Which processes of this program the request came through.
     pub trail: Trail,
@@ -305,7 +282,6 @@ fn judge(
     (routed.route.label(), admission)
 }
 
-/// A target taken apart.
 struct Routed<'a> {
     route: Route,
     path: std::borrow::Cow<'a, str>,
@@ -351,7 +327,6 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     })
 }
 
-/// Path and query of the target.
 fn split<'a>(view: &View<'a>) -> (&'a [u8], Option<&'a [u8]>) {
     match memchr(b'?', view.target) {
         Some(at) => (&view.target[..at], Some(&view.target[at + 1..])),
@@ -376,7 +351,6 @@ pub(crate) fn names(first: &[&str], configured: &[Method], last: &[&str]) -> Str
     names.join(", ")
 }
 
-/// Makes the target of a request.
 fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<Target, Problem> {
     let path = &*routed.path;
     if routed.route == Route::Unknown {
@@ -484,13 +458,11 @@ fn search(query: &str) -> Result<Box<SearchQuery>, Problem> {
 /// An odd query of the list, and our own answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OddRequest {
-    /// The query.
     pub(crate) odd: OddQuery,
     /// What it counts as, or why we refuse it.
     pub(crate) ours: Result<ListQuery, Problem>,
 }
 
-/// Why a query is refused.
 fn refusal(error: QueryError) -> Problem {
     match error {
         QueryError::BadValue { parameter, value, expected } => {

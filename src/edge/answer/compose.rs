@@ -1,4 +1,4 @@
-//! Makes an answer of what was found: preconditions, then the fields of its head.
+//! Composition of an answer: preconditions, then the fields of its head.
 //!
 //! An answer is a value. [`super::write`] makes the bytes of HTTP/1 or the fields of HTTP/2 of it; bodies are only chosen
 //! here, never made. Callers: [`super`].
@@ -32,7 +32,6 @@ use super::{admit, head as fields};
 /// A body is what `Content-Type` says (the Fetch standard).
 pub(crate) const NOSNIFF: &str = "nosniff";
 
-/// For answers that nobody may keep.
 pub(super) const NO_STORE: &str = "no-store";
 
 /// The fields that scripts of other sites may read (the Fetch standard), in every answer.
@@ -64,15 +63,11 @@ pub struct ConstantHeaders {
 /// The parts of a request that an answer depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The method.
     pub method: &'a Method,
-    /// The header.
     pub headers: &'a HeaderMap,
-    /// The limiter's decision.
     pub limit: Decision,
     /// When the answer is made.
     pub now: Now,
-    /// The coding that the client likes best.
     pub coding: Coding,
     /// Whether the header states conditions; a wrong `true` costs only a look at it.
     pub conditional: bool,
@@ -97,11 +92,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What was found in the snapshot.
 pub struct FromSnapshot {
-    /// The reply.
     pub reply: Arc<Reply>,
-    /// The snapshot.
     pub published: Arc<Snapshot>,
     /// For `Cache-Status`, if the origin was asked for it just now.
     pub forwarded: Option<CacheOutcome>,
@@ -126,11 +118,8 @@ pub(super) fn of_snapshot(published: &Snapshot, now: WallTime) -> impl Iterator<
     std::iter::once((&fields::MIRROR_SNAPSHOT, &published.snapshot_header)).chain(confirmed)
 }
 
-/// An answer, ready to be sent.
 pub struct Answer {
-    /// The status.
     pub status: StatusCode,
-    /// Which constant fields it has.
     pub(super) shape: AnswerShape,
     /// The reply that it repeats, with further fields, and the length of the body unless it is a 304.
     pub(super) found: Option<(FromSnapshot, Option<usize>)>,
@@ -138,7 +127,6 @@ pub struct Answer {
     pub(crate) fields: Fields,
     /// How old its data is, if it ages.
     pub(super) age: Option<Age>,
-    /// What the limiter says.
     pub(super) limit: Decision,
     /// The id of its request, if it shows one.
     pub(super) id: Option<String>,
@@ -146,18 +134,14 @@ pub struct Answer {
     pub outcome: Outcome,
     /// When it was made, for `Date`.
     pub now: WallTime,
-    /// The body.
     pub(crate) body: Body,
 }
 
-/// The constant fields of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerShape {
-    /// Those of every answer.
     Any,
     /// Those of a 304 to a reply.
     NotModified,
-    /// Those of a reply in this coding.
     Reply(Coding),
 }
 
@@ -183,13 +167,11 @@ pub(super) struct Age {
     pub expires: Option<i64>,
 }
 
-/// The body of an answer.
 #[derive(Default)]
 pub(crate) enum Body {
     /// None: 304, 204 and HEAD.
     #[default]
     None,
-    /// All of it.
     Whole(Bytes),
     /// One that still arrives, or is read or rendered while it is sent.
     Rest(Rest),
@@ -218,31 +200,26 @@ impl Answer {
         Self { status, shape, found, fields, age, limit, id, outcome, now, body: Body::None }
     }
 
-    /// Whether it says how long its body is.
     pub(crate) fn has_length(&self) -> bool {
         self.fields.has(fields::CONTENT_LENGTH.name())
     }
 }
 
-/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// From the snapshot, the cache or the origin.
     Cache(CacheOutcome),
     /// An error of ours.
     Problem,
-    /// A document of this server.
     Document,
     /// Refused by the rate limit.
     Refused,
-    /// A CORS preflight.
     Preflight,
     /// `OPTIONS` that is no preflight.
     Options,
 }
 
 impl Outcome {
-    /// The word for logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cache(outcome) => outcome.as_str(),
@@ -329,7 +306,6 @@ impl ConstantHeaders {
         }
     }
 
-    /// An answer from the snapshot.
     pub fn snapshot(&self, asked: Asked<'_>, found: FromSnapshot) -> Answer {
         let FromSnapshot { reply, published, forwarded, pinned } = &found;
         let ages = self.ages && !pinned;
@@ -380,7 +356,6 @@ impl ConstantHeaders {
         self.ttl.saturating_sub(age).max(1)
     }
 
-    /// An error of our own.
     pub fn problem(&self, asked: Asked<'_>, problem: &Problem) -> Answer {
         let outcome = if asked.limit.is_admitted() { Outcome::Problem } else { Outcome::Refused };
         let mut answer = Answer::new(problem.status(), asked, outcome);
@@ -405,7 +380,6 @@ impl ConstantHeaders {
         answer
     }
 
-    /// The answer to a CORS preflight.
     pub(super) fn preflight(&self, asked: Asked<'_>, methods: Methods) -> Answer {
         let mut answer = Answer::new(StatusCode::NO_CONTENT, asked, Outcome::Preflight);
         let methods = match methods {
@@ -419,7 +393,6 @@ impl ConstantHeaders {
         answer
     }
 
-    /// The answer to `OPTIONS`.
     pub(super) fn options(&self, asked: Asked<'_>, methods: Methods) -> Answer {
         let mut answer = Answer::new(StatusCode::NO_CONTENT, asked, Outcome::Options);
         self.allow(methods, &mut answer.fields);

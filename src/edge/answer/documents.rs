@@ -1,4 +1,4 @@
-//! Documents of this server: finds them, and writes the heads of their answers.
+//! Lookup of this server's documents, and the heads of their answers.
 //!
 //! [`crate::edge::pages`] makes documents. Callers: [`super`], [`super::find`].
 
@@ -58,7 +58,6 @@ const A_DAY: &str = "public, max-age=86400";
 /// After how many seconds a client may ask again for what shows the first snapshot.
 const NO_SNAPSHOT_FOR: u64 = 30;
 
-/// Makes pages of errors.
 #[derive(Clone, Copy)]
 pub struct ErrorPages<'a> {
     finder: &'a Finder,
@@ -72,7 +71,6 @@ impl std::fmt::Debug for ErrorPages<'_> {
 }
 
 impl<'a> ErrorPages<'a> {
-    /// For a request with this target.
     pub(super) fn of(finder: &'a Finder, target: &'a [u8]) -> Self {
         Self { finder, target }
     }
@@ -161,6 +159,7 @@ impl Finder {
                 Err(why) => return Err(unsearched(why)),
             }
         }
+        // Read before the detail: what arrives meanwhile makes another one.
         let revision = self.details.as_ref().map(Details::revision);
         let detail = match (&wanted, &published) {
             (WantedDocument::Venue(id), Some(_)) => self.detail_shown(*id).await,
@@ -234,7 +233,6 @@ impl Finder {
         }
     }
 
-    /// What a probe hears, and whether all is well.
     pub(super) fn probed(&self, probe: HealthCheck) -> (StatusCode, &'static str) {
         match probe {
             HealthCheck::Live => (StatusCode::OK, "alive\n"),
@@ -265,7 +263,6 @@ pub(super) fn probe(asked: Asked<'_>, (status, word): (StatusCode, &'static str)
 }
 
 impl ConstantHeaders {
-    /// A document of this server.
     pub(super) fn document(&self, asked: Asked<'_>, document: &Rendered, published: Option<&Snapshot>) -> Answer {
         let (coding, variant, tag) = document.variant(asked.coding);
         let mut answer = Answer::new(StatusCode::OK, asked, Outcome::Document);

@@ -1,6 +1,7 @@
-//! Dumps, and the records behind `/changes.json`: finds them, and writes the heads of their answers.
+//! Lookup of dumps and of the records behind `/changes.json`, and the heads of their answers.
 //!
-//! [`crate::edge::dumps`] renders them while they are sent, so that they have neither a length nor ranges. Callers: [`super`].
+//! [`crate::edge::dumps`] renders them while they are sent, so that they have neither a length nor ranges. Callers:
+//! [`super`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use super::compose::{Answer, Asked, Body, ConstantHeaders, Outcome, about_body, 
 use super::find::{unsearched, unselected};
 use super::{Responder, head as fields};
 
-/// When to ask again: a mirror that has nothing yet, other files that are being made, a file that cannot be made, in seconds.
+/// When to ask again: a mirror that has nothing yet, other files that are being made, a file that cannot be made, in
+/// seconds.
 const NO_SNAPSHOT: u64 = 30;
 const BUSY: u64 = 5;
 const FAILED: u64 = 60;
@@ -31,7 +33,6 @@ const FAILED: u64 = 60;
 /// `Content-Type` and `Content-Disposition`.
 type Kind = (&'static str, &'static str);
 
-/// The kind of `/changes.ndjson`.
 const RECORDS: Kind = (DumpKind::Ndjson.media_type(), "attachment; filename=\"changes.ndjson\"");
 
 /// What comes before the content of a file.
@@ -59,7 +60,6 @@ impl Responder {
         }
     }
 
-    /// The answer from a dump.
     async fn dump(
         &self,
         constant_headers: &ConstantHeaders,
@@ -78,7 +78,7 @@ impl Responder {
             Ok::<_, Problem>((coding, tag, state))
         };
         let (mut coding, mut tag, mut state) = judged(wanted)?;
-        // Whoever has it needs no encoder.
+        // A client that has the file needs no encoder.
         let coded = (wanted != Coding::Identity && state == Precondition::Proceed).then(|| chosen.may_code()).flatten();
         if wanted != Coding::Identity && state == Precondition::Proceed && coded.is_none() {
             (coding, tag, state) = judged(Coding::Identity)?;
@@ -113,14 +113,12 @@ impl Responder {
     }
 }
 
-/// Why the changes cannot be told.
 fn unchanged(why: NotSelected) -> Problem {
     let NotSelected::Dump(error) = why else { return not_selected(why) };
     tracing::warn!(%error, "the changes since a snapshot cannot be read");
     Problem::unavailable("The changes cannot be read; the server's log says why").after(FAILED)
 }
 
-/// Why a part of the snapshot cannot be sent.
 fn not_selected(why: NotSelected) -> Problem {
     match why {
         NotSelected::Dump(error) => told(&error),

@@ -1,4 +1,4 @@
-//! Finds the answer to a request: in the snapshot if that covers it, otherwise through the origin.
+//! Lookup of an answer: in the snapshot if that covers it, otherwise through the origin.
 //!
 //! It may wait for the origin; nothing here blocks the thread. Callers: [`super`].
 
@@ -37,23 +37,17 @@ use super::compose::FromSnapshot;
 
 pub(super) use from_snapshot::{unsearched, unselected};
 
-/// What was found.
 pub(crate) enum Found {
-    /// An answer from the snapshot.
     Snapshot(FromSnapshot),
-    /// An answer of the origin.
     Through {
         stored: Arc<Stored>,
-        /// For `Cache-Status`.
         outcome: CacheOutcome,
     },
-    /// A document of this server.
     Document {
         document: Arc<Rendered>,
         /// The snapshot that it shows; `None` if it shows none.
         published: Option<Arc<Snapshot>>,
     },
-    /// An error.
     Problem(Problem),
     /// Our own answer where only the origin knows the right one, and gave none: nobody may keep it.
     Provisional(Box<Found>),
@@ -66,9 +60,7 @@ impl Found {
     }
 }
 
-/// Everything that answers come from.
 pub(crate) struct Finder {
-    /// The current snapshot.
     pub current: SnapshotPointer,
     /// Replies that were asked for again.
     pub cache: Cache,
@@ -96,7 +88,6 @@ pub(crate) struct Finder {
     pub searches: Option<Searches>,
     /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
     pub absent: Absent,
-    /// What queries mean at the origin.
     pub verdicts: Verdicts,
     pub clock: Clock,
     /// `drain`, for the connections.

@@ -9,7 +9,6 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::telemetry::request_id;
 
-/// A field that answers have.
 #[derive(Debug)]
 pub struct Field {
     name: HeaderName,
@@ -53,7 +52,6 @@ fields! {
     CONTENT_ENCODING = header::CONTENT_ENCODING, "Content-Encoding: ";
     /// RFC 9110 §8.6.
     CONTENT_LENGTH = header::CONTENT_LENGTH, "Content-Length: ";
-    /// RFC 9110 §14.4.
     /// The CSP standard.
     CONTENT_SECURITY_POLICY = header::CONTENT_SECURITY_POLICY, "Content-Security-Policy: ";
     /// RFC 9110 §8.3.
@@ -66,7 +64,6 @@ fields! {
     LOCATION = header::LOCATION, "Location: ";
     /// The instant for which the data is confirmed.
     MIRROR_CONFIRMED = HeaderName::from_static("mirror-confirmed"), "Mirror-Confirmed: ";
-    /// The snapshot that answered.
     MIRROR_SNAPSHOT = HeaderName::from_static("mirror-snapshot"), "Mirror-Snapshot: ";
     /// draft-ietf-httpapi-ratelimit-headers.
     RATE_LIMIT = HeaderName::from_static("ratelimit"), "RateLimit: ";
@@ -82,19 +79,16 @@ fields! {
     X_ACCEL_EXPIRES = HeaderName::from_static("x-accel-expires"), "X-Accel-Expires: ";
     /// The Fetch standard.
     X_CONTENT_TYPE_OPTIONS = header::X_CONTENT_TYPE_OPTIONS, "X-Content-Type-Options: ";
-    /// The id of the request.
     X_REQUEST_ID = HeaderName::from_static(request_id::NAME), "X-Request-Id: ";
     /// RFC 9110 §12.5.5.
     VARY = header::VARY, "Vary: ";
 }
 
-/// The names of all fields that answers may have.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|field| field.name.as_str())
 }
 
-/// The name of a field.
 #[derive(Clone, Debug)]
 enum Name {
     /// One of the table above.
@@ -117,7 +111,6 @@ impl Name {
 pub struct Fields(Vec<(Name, HeaderValue)>);
 
 impl Fields {
-    /// Adds a field.
     pub(crate) fn put(&mut self, field: &'static Field, value: HeaderValue) {
         if self.0.is_empty() {
             self.0.reserve(ROOM);
@@ -130,7 +123,6 @@ impl Fields {
         self.put(field, HeaderValue::from_static(value));
     }
 
-    /// Adds a number.
     pub(crate) fn put_number(&mut self, field: &'static Field, number: u64) {
         self.put(field, HeaderValue::from(number));
     }
@@ -145,7 +137,6 @@ impl Fields {
         self.0.iter().map(|(name, value)| (name.as_header_name(), value))
     }
 
-    /// Appends them to a head as lines.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         for (name, value) in &self.0 {
             match name {
@@ -160,7 +151,6 @@ impl Fields {
         }
     }
 
-    /// Whether this field is among them.
     pub(crate) fn has(&self, wanted: &HeaderName) -> bool {
         self.iter().any(|(name, _)| name == wanted)
     }
@@ -179,6 +169,8 @@ impl Fields {
 /// The fields that somebody else made. `Date` and `Connection` are said of our own connection.
 impl From<HeaderMap> for Fields {
     fn from(mut map: HeaderMap) -> Self {
+        // DEVIATION: `Date` is when the answer is sent, also for a stored one (RFC 9110 §6.6.1); its `Age` is counted
+        // for that.
         map.remove(header::DATE);
         map.remove(header::CONNECTION);
         // A name stands once, in front of its first value.
@@ -195,7 +187,6 @@ impl From<HeaderMap> for Fields {
 const ROOM: usize = 12;
 
 impl Field {
-    /// Its name.
     pub(super) const fn name(&self) -> &HeaderName {
         &self.name
     }
@@ -211,9 +202,7 @@ impl Field {
 /// Fields that many answers share, ready for both protocols.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
-    /// As HTTP/1 sends them.
     pub lines: Vec<u8>,
-    /// As HTTP/2 code takes them.
     pub map: HeaderMap,
 }
 

@@ -9,7 +9,6 @@ use crate::edge::proxy::Proxy;
 use crate::protocol::target;
 use crate::protocol::target::BasePath;
 
-/// Purges answers.
 pub(crate) struct Purger {
     pub cache: Cache,
     /// Reads from the origin; `None` offline.
@@ -21,13 +20,10 @@ pub(crate) struct Purger {
 /// Why nothing is purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PurgeError {
-    /// The query has another shape.
     #[error("use DELETE /cache to purge everything, or DELETE /cache?path=/api/listings.json to purge one path")]
     Usage,
-    /// The path is none.
     #[error("path: {0}; write for example /api/sports.json")]
     Path(#[from] target::PathError),
-    /// A query follows the path.
     #[error("path: it has a query, but a path is purged with all its queries; write for example /api/sports.json")]
     Query,
 }
@@ -36,6 +32,7 @@ impl Purger {
     /// Purges everything without a query, else every answer at the path that it names; returns the number of resources.
     /// Answers on their way are not cached either.
     pub(crate) fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
+        // The cache first: a request between the two may still join a fetch, but what that brings is not cached.
         let count = match query.filter(|query| !query.is_empty()) {
             None => self.cache.purge_all(),
             Some(query) => self.cache.purge_paths(&paths(query, self.base_path.as_ref())?),

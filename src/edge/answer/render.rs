@@ -1,5 +1,6 @@
-//! Replies made from the snapshot: body, entity tag and links of one list, taxonomy or detail, or of what changed; and one
-//! hash over the inputs of a cached taxonomy or detail: if a new snapshot has the same, the reply stays right.
+//! Rendering of replies from the snapshot: body, entity tag and links of one list, taxonomy or detail, or of what
+//! changed; and one hash over the inputs of a cached taxonomy or detail: if a new snapshot has the same, the reply stays
+//! right.
 //!
 //! Callers: [`super::find`], which keeps what is made here.
 
@@ -18,7 +19,6 @@ use crate::data::snapshot::pointer::Snapshot;
 use crate::edge::search::index::Hits;
 use crate::protocol::precondition::EntityTag;
 
-/// A page of the list.
 pub(crate) fn list(
     published: &Snapshot,
     query: &ListQuery,
@@ -57,7 +57,6 @@ pub(crate) fn odd_list(
     Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))
 }
 
-/// A taxonomy.
 pub(crate) fn taxonomy(published: &Snapshot, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
     let blanked = rewrite.apply(published.dataset.content.taxonomy(kind), kind.path())?;
     let volatile = &published.meta.volatile;
@@ -73,7 +72,6 @@ pub(crate) fn detail(published: &Snapshot, body: bytes::Bytes) -> Reply {
     Reply::new(body, tag(Tag::of("detail", content, "")), links::license(published.license.as_deref()), published.epoch)
 }
 
-/// What changed since another snapshot.
 pub(crate) fn changes(published: &Snapshot, since: &str, changes: &Changes) -> Reply {
     let envelope = &published.dataset.content.envelope;
     let document = ChangesDocument {
@@ -90,7 +88,6 @@ pub(crate) fn changes(published: &Snapshot, since: &str, changes: &Changes) -> R
     Reply::new(document.body(), tag(document.tag()), link, published.epoch)
 }
 
-/// A page of what a search found.
 pub(crate) fn search(published: &Snapshot, query: &SearchQuery, hits: &Hits, public_url: &str) -> Reply {
     let dataset = &published.dataset;
     let items = hits.page.iter().map(|hit| &dataset.content.summaries[hit.position as usize]).collect();

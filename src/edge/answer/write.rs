@@ -1,7 +1,7 @@
-//! The two forms of an answer's head: the bytes that HTTP/1 sends, and the map that HTTP/2 code takes.
+//! Serialisation of an answer's head: the bytes that HTTP/1 sends, and the map that HTTP/2 code takes.
 //!
-//! Every answer of the public listener gets its head here. Callers: [`crate::edge::serve`]; [`crate::server::admin::front`] for what it
-//! writes without pingora.
+//! Every answer of the public listener gets its head here. Callers: [`crate::edge::serve`];
+//! [`crate::server::admin::front`] for what it writes without pingora.
 
 use std::cell::RefCell;
 
@@ -15,12 +15,9 @@ use super::compose::{Answer, ConstantHeaders, Outcome};
 use super::head as fields;
 use super::head::{Field, Fields};
 
-/// The state of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It waits for the next request.
     KeepAlive,
-    /// It is closed.
     Close,
 }
 

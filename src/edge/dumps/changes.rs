@@ -1,7 +1,7 @@
-//! The records behind `/changes.json`: what a copy elsewhere lacks, and the place from which to go on.
+//! Records of `/changes.json`: what a copy elsewhere lacks, and the position from which to go on.
 //!
-//! A listing that came or changed is sent with its detail, and so is one of which only the detail did. A line tells how it is
-//! now, so that a line too many does no harm. Callers: [`crate::edge::answer`].
+//! A listing that came or changed is sent with its detail, and so is one of which only the detail did. A line tells how
+//! it is now, so that a line too many does no harm. Callers: [`crate::edge::answer`].
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A file in a content coding, made while it is sent.
+//! Content coding of a file, made while it is sent.
 //!
 //! Callers: [`super::download`].
 
@@ -18,7 +18,6 @@ const GZIP_LEVEL: u32 = 6;
 /// A download holds its encoder's window for as long as it takes: 256 KiB.
 const WINDOW_LOG: u32 = 18;
 
-/// What has a beginning may have an end.
 pub(super) enum Encoder {
     Zstd(Box<ZstdEncoder<'static, Vec<u8>>>),
     Gzip(Box<GzEncoder<Vec<u8>>>),

@@ -1,7 +1,7 @@
-//! Listings of a snapshot as a file, all or what a search finds: rendered while it is sent, and never kept.
+//! Downloads: listings of a snapshot as a file, all or what a search finds, rendered while sent and never kept.
 //!
-//! Whoever downloads the same file at about the same time is sent the same pieces, which are kept in memory for a little
-//! while, so that many downloads cost hardly more than one, and a slow one delays nobody. Callers: [`super`] and
+//! Clients that download the same file at about the same time are sent the same pieces, which are kept in memory for a
+//! little while, so that many downloads cost hardly more than one, and a slow one delays nobody. Callers: [`super`] and
 //! [`super::changes`] make it, [`crate::edge::answer`] and [`crate::server::admin`] send it.
 
 use std::io;
@@ -48,7 +48,7 @@ pub(crate) enum NotSelected {
     Unselected(#[from] Unselected),
     #[error(transparent)]
     Searched(NotSearched),
-    /// Whoever saves a file does not see that a word was left out.
+    /// A client that saves a file does not see that a word was left out.
     #[error("no venue has the word {0:?}")]
     Ignored(Box<str>),
     /// The journal does not reach back so far, or the details do not.
@@ -77,7 +77,6 @@ impl From<NotSearched> for NotSelected {
     }
 }
 
-/// A file that may be sent.
 pub(crate) struct Chosen {
     pub published: Arc<Snapshot>,
     kind: DumpKind,
@@ -103,7 +102,6 @@ pub(crate) struct Download {
     _held: [Option<FairPermit>; 2],
 }
 
-/// What is sent.
 pub(super) struct Selection {
     pub published: Arc<Snapshot>,
     pub rows: Rows,
@@ -165,7 +163,6 @@ impl Dumps {
 }
 
 impl Chosen {
-    /// Its tag in a coding.
     pub(crate) fn tag(&self, coding: Coding) -> io::Result<EntityTag> {
         tag_of(self.name ^ coding as u128, self.is_strong)
     }
@@ -175,7 +172,6 @@ impl Chosen {
         self.dumps.0.coding.try_take(Some(self.household), 1)
     }
 
-    /// Begins to send it.
     pub(crate) async fn open(self, coding: Coding, coded: Option<FairPermit>) -> Result<Download, NotSelected> {
         let Self { published, kind, rows, bom, name, dumps, household, .. } = self;
         let state = dumps.0.clone();
@@ -183,6 +179,8 @@ impl Chosen {
         let turn = turn(&state.opening, household).await?;
         blocking(move || {
             let _until_done = turn;
+            // Not held while the columns are made: two that open a file at once may both make them, and the later ones
+            // are shared.
             let opened = state.opened.lock().get(&name).and_then(Weak::upgrade);
             let all = if let Some(all) = opened {
                 all
@@ -205,14 +203,12 @@ impl Chosen {
     }
 }
 
-/// A turn of a household.
 async fn turn(shares: &FairSemaphore, household: IpAddr) -> Result<FairPermit, NotSelected> {
     let turn = tokio::time::timeout(TURN, shares.take(Some(household), 1)).await;
     turn.ok().and_then(Result::ok).ok_or(NotSelected::Busy)
 }
 
 impl Download {
-    /// What has just been selected, as it is.
     pub(super) fn of(all: Selection, state: Arc<DumpsState>, household: IpAddr) -> Self {
         Self { state, all: Arc::new(all), sent: Some(0), replaced: None, encoder: None, household, _held: [None, None] }
     }

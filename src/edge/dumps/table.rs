@@ -1,4 +1,4 @@
-//! The columns and rows of a table: RFC 4180 in UTF-8.
+//! Columns and rows of a table: RFC 4180 in UTF-8.
 //!
 //! A column is a key of some listing, in the order of first appearance; then come the slugs of state and city, which join
 //! with the API, then the fields of details, if it has them. A cell is a decoded string, a number or a truth value as the
@@ -25,14 +25,15 @@ const MOST_COLUMNS: usize = 1000;
 /// The most columns of details; what else they have is in the last one.
 const MOST_OF_DETAILS: usize = 300;
 
-/// So deep are objects told apart.
+/// Objects nested deeper than this are one cell.
 const DEEPEST: usize = 3;
 
 /// At most so many details are read for the columns, and so many at once.
 const MOST_READ: usize = 50_000;
 const AT_ONCE: usize = 1_000;
 
-/// What has a longer path has no column, and nothing in it has one, in bytes: a hostile detail could repeat it for each field.
+/// What has a longer path has no column, and nothing in it has one, in bytes: a hostile detail could repeat it for each
+/// field.
 const LONGEST: usize = 200;
 
 /// The column of what has none.
@@ -42,7 +43,6 @@ const MORE: &str = "more";
 const DOCUMENTED: [&str; 11] =
     ["id", "name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count", "modified"];
 
-/// The columns of a table.
 #[derive(Default)]
 pub(crate) struct Columns {
     names: Vec<String>,
@@ -95,7 +95,6 @@ impl Columns {
         Ok(self)
     }
 
-    /// Notes the fields of a detail.
     fn note_detail(&mut self, body: Option<Bytes>) {
         let known = self.details.get_or_insert_default();
         each_leaf(&body.unwrap_or_default(), &mut |path, _| {
@@ -113,7 +112,7 @@ impl Columns {
         taken.extend(self.slugs.iter().map(|(name, _)| (*name).to_owned()));
         let known = self.details.get_or_insert_default();
         known.names.push(MORE.to_owned());
-        // The last one first: it is said to be called so.
+        // The last one first: its name is documented.
         for name in known.names.iter_mut().rev() {
             while !taken.insert(name.clone()) {
                 name.insert_str(0, "detail.");
@@ -121,7 +120,6 @@ impl Columns {
         }
     }
 
-    /// Adds the new keys of a listing.
     fn learn(&mut self, summary: &Summary) -> Result<(), DumpError> {
         for field in json::fields(text(summary)?).map_err(|why| unreadable(summary, &why))? {
             if self.places.contains_key(&*field.key) {
@@ -196,7 +194,6 @@ impl Columns {
         Ok(())
     }
 
-    /// A JSON value as a cell.
     fn put_value(&self, out: &mut Vec<u8>, value: &str) {
         match value.as_bytes().first() {
             Some(b'n') | None => {}
@@ -273,7 +270,8 @@ fn line<T>(out: &mut Vec<u8>, cells: impl Iterator<Item = T>, put: impl Fn(T, &m
     out.extend_from_slice(b"\r\n");
 }
 
-/// RFC 4180 §2, 5 to 7. Space at an end is quoted, too: some readers trim it. So is the empty string, to tell it from nothing.
+/// RFC 4180 §2, 5 to 7. Space at an end is quoted, too: some readers trim it. So is the empty string, to tell it from
+/// nothing.
 fn put_bytes(out: &mut Vec<u8>, text: &[u8]) {
     let edge = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b' ' | b'\t'));
     let is_plain = !text.iter().any(|byte| matches!(byte, b'"' | b',' | b'\r' | b'\n'));

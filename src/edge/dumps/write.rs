@@ -1,4 +1,4 @@
-//! Writes a dump: a snapshot, or a part of it, listing by listing; remembers nothing.
+//! Writer of dumps: a snapshot, or a part of it, listing by listing, without memory of those before.
 //!
 //! A table is in [`super::table`]. A map is one `FeatureCollection` (RFC 7946), a feature on each line, whose properties are
 //! its listing as the origin sent it.
@@ -18,7 +18,6 @@ use crate::data::snapshot::dataset::Dataset;
 use super::DumpError;
 use super::table::Columns;
 
-/// Which listings of a snapshot.
 #[derive(Clone)]
 pub(crate) enum Rows {
     /// All; there are so many.
@@ -35,7 +34,6 @@ impl Rows {
         }
     }
 
-    /// The position of a row.
     pub(super) fn position(&self, row: usize) -> u32 {
         match self {
             Self::All(_) => row as u32,
@@ -62,7 +60,6 @@ pub(crate) enum RowForm {
 }
 
 impl RowForm {
-    /// That of these rows.
     pub(super) fn of(
         kind: DumpKind,
         dataset: &Dataset,
@@ -79,7 +76,6 @@ impl RowForm {
         })
     }
 
-    /// Appends what comes before the listings.
     pub(super) fn begin(&self, dataset: &Dataset, out: &mut Vec<u8>) {
         match self {
             Self::Lines | Self::Details | Self::Changes { .. } => {}
@@ -144,7 +140,6 @@ impl RowForm {
         }
     }
 
-    /// Appends what comes after the listings.
     pub(super) fn end(&self, dataset: &Dataset, out: &mut Vec<u8>) {
         match self {
             Self::Lines | Self::Details | Self::Table(_) => {}
@@ -191,7 +186,6 @@ pub(super) fn put_line(out: &mut Vec<u8>, json: &[u8]) {
     }
 }
 
-/// The text of a listing.
 pub(super) fn text(summary: &Summary) -> Result<&str, DumpError> {
     std::str::from_utf8(&summary.raw).map_err(|why| unreadable(summary, &why))
 }

@@ -1,4 +1,4 @@
-//! Whom the limit refuses without need: clients of one proxy that is not trusted, or one address again and again.
+//! Needless refusals: clients of one proxy that is not trusted, or one address again and again.
 //!
 //! It remembers two addresses, however many are refused. Pure: `now` is an argument. Callers:
 //! [`crate::edge::answer::admit`] tells it of refusals, [`crate::server::admin`] shows what it found.
@@ -34,7 +34,6 @@ struct RecentRefusals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UntrustedProxy {
     pub peer: IpAddr,
-    /// The header that it sends.
     pub header: HeaderName,
 }
 

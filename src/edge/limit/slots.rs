@@ -1,6 +1,6 @@
-//! Structures over windows that are numbered: from a client's hash to its window, lists of windows, and a timing wheel.
+//! Structures over numbered windows: an index from a client's hash, lists of windows, and a timing wheel.
 //!
-//! They know neither keys nor admissions, and all memory is reserved once. Callers: `table`.
+//! They know neither keys nor admissions, and all memory is reserved once. Callers: [`super::table`].
 
 /// A window's number in the slab.
 pub(super) type Slot = u32;
@@ -12,6 +12,7 @@ pub(super) struct Index(Box<[u64]>);
 impl Index {
     /// Room for `most` entries, 16 to 32 bytes each. The operating system supplies memory when it is touched.
     pub(super) fn new(most: usize) -> Self {
+        // At most half full, so that every search comes to an empty entry.
         Self(vec![0; (most.max(2) * 2).next_power_of_two()].into_boxed_slice())
     }
 

@@ -1,4 +1,4 @@
-//! The windows of all clients, and the decision.
+//! Table of all clients' windows, and the decision.
 //!
 //! Windows lie in a slab. An index finds them, a wheel ([`super::slots`]) says when to tidy them up, and those with the
 //! fewest admissions are evicted first. The table is not thread-safe, and knows no addresses.
@@ -7,7 +7,7 @@
 //! so its rank can be too low. When eviction finds such a window, it moves it up. When admissions leave, the window
 //! moves down within a tick of the wheel, about 4 ms. So the hot path touches no list, the window with the fewest
 //! admissions is still found first, and each move is paid for by earlier admissions. Of windows with equally few
-//! admissions, the one that was ranked there first goes first. Callers: `limit`, under its lock, with times in
+//! admissions, the one that was ranked there first goes first. Callers: [`super`], under its lock, with times in
 //! nanoseconds.
 
 use std::collections::VecDeque;
@@ -129,7 +129,6 @@ impl WindowTable {
         self.index.find(hash, |slot| self.windows[slot as usize].key == key)
     }
 
-    /// Opens a window with one admission.
     fn open(&mut self, key: ClientKey, hash: u32, now: u64) {
         if self.windows() >= self.most {
             self.make_room();
@@ -167,6 +166,8 @@ impl WindowTable {
 
     /// Drops a window: an idle one if there is any, else one with the fewest admissions.
     fn make_room(&mut self) {
+        // Ends: each window that is due is dropped, or scheduled for a later instant. The admission that scheduled it
+        // has paid for that.
         while let Some(dropped) = self.tidy_one() {
             if dropped {
                 return;
@@ -273,7 +274,6 @@ mod invariants {
     use super::*;
 
     impl WindowTable {
-        /// The invariants of the table.
         pub(in crate::edge::limit) fn check(&self) {
             let free: std::collections::HashSet<_> = self.free.iter().copied().collect();
             assert!(self.windows() <= self.most);

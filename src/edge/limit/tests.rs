@@ -1,4 +1,4 @@
-//! The limiter against a model that remembers everything, and the cases that have a name.
+//! Model tests of the limiter against one that remembers everything, and the cases that have a name.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What is held for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
+//! Memory bounds for clients: requests that wait, and answers that their client has not taken. Bounded in bytes, for each
 //! connection, for each household and for all households together, and in time.
 //!
 //! An answer is made only while there is room for it beside other answers. What is there is counted as it is, beyond the
@@ -27,8 +27,10 @@ pub(crate) const PIECE: usize = 64 << 10;
 /// How much of other streams a connection may take while one stream waits, in bytes. The streams take turns, and a
 /// piece of each may be in front. Twice that, for what goes out beside the pieces.
 const OTHERS: u64 = 2 * STREAMS as u64 * PIECE as u64;
+// 8 MiB. Together with requests that wait it may be twice as much (`is_overdrawn`).
 /// For one connection, in bytes: a piece of each stream.
 pub(crate) const OF_CONNECTION: usize = STREAMS as usize * PIECE;
+// 32 MiB; beyond OF_ALL only EXPECTED (256 KiB) for each household.
 /// For all connections of one household.
 const OF_HOUSEHOLD: usize = 4 * OF_CONNECTION;
 /// For all households, in times of [`EXPECTED`]: 512 MiB.
@@ -36,6 +38,7 @@ const OF_ALL: usize = 16 * OF_HOUSEHOLD / EXPECTED;
 /// An answer is begun if there is room for so much: nearly every answer is shorter.
 const EXPECTED: usize = 256 << 10;
 
+// Half a MiB for each connection.
 /// How many frames of HTTP/2 wait for the client of a connection, beside the last one of each answer. One costs some 500
 /// bytes beside its data, which do not count.
 const FRAMES: usize = 1024;
@@ -71,7 +74,6 @@ pub(crate) struct Room {
 pub(crate) type AllRooms = Arc<AtomicUsize>;
 
 impl Room {
-    /// Of a household.
     pub(crate) fn of_household(all: &AllRooms) -> Self {
         Self::new(OF_HOUSEHOLD, Some(all.clone()))
     }
@@ -86,6 +88,7 @@ impl Room {
 
     /// Whether so much is too much because of what other households hold.
     fn is_too_much(&self, held: usize) -> bool {
+        // Relaxed: a bound on memory, which answers that are begun at the same moment may pass by a little.
         held >= EXPECTED && self.all.as_ref().is_some_and(|all| all.load(Ordering::Relaxed) >= OF_ALL)
     }
 
@@ -113,6 +116,8 @@ impl Room {
     fn give_back(&self, bytes: usize, waits: bool) {
         let before = (if waits { &self.waiting } else { &self.held }).fetch_sub(bytes, Ordering::AcqRel);
         let after = before.wrapping_sub(bytes);
+        // Only this room is woken. A household that waits because of what others hold is over EXPECTED itself, and is
+        // woken when its own clients read.
         let may_fit = self.tell_all(before, after) || before + EXPECTED > self.most;
         if !waits && may_fit && self.fits(after) {
             self.freed.notify_one();
@@ -122,6 +127,7 @@ impl Room {
     /// Waits until it is free. One of those that wait wakes the next one, so that not all wake for each answer.
     async fn free(&self) {
         while !self.is_free() {
+            // `notify_one` leaves a permit: room that came between the look and this line is not missed.
             self.freed.notified().await;
             if self.is_free() {
                 self.freed.notify_one();
@@ -154,8 +160,8 @@ impl Unread {
         self.connection.held.load(Ordering::Acquire)
     }
 
-    /// Whether there is room for one more answer.
     pub(crate) fn has_room(&self) -> bool {
+        // Looked at and not taken: all answers that see room at the same moment are begun, and count from then on.
         self.household.as_ref().is_none_or(|household| self.connection.is_free() && household.is_free())
     }
 

@@ -16,7 +16,6 @@ use super::{RENDERER, kind};
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// How a file is packed in the program.
 #[derive(Clone, Copy)]
 enum Packing {
     Plain(&'static [u8]),
@@ -56,23 +55,19 @@ pub(super) struct Asset {
 pub(super) struct Assets(Vec<Asset>);
 
 impl Assets {
-    /// The files of this program.
     pub(super) fn new() -> Self {
         Self(FILES.into_iter().map(|(name, content_type, stored)| Asset::new(name, content_type, stored)).collect())
     }
 
-    /// A relative link to a file.
     pub(super) fn link(&self, name: &str) -> String {
         let served = self.0.iter().find(|asset| asset.name == name).map(|asset| asset.served.as_str());
         format!("assets/{}", served.unwrap_or(name))
     }
 
-    /// The file that is served under a name.
     pub(super) fn served_as(&self, name: &str) -> Option<&Asset> {
         self.0.iter().find(|asset| asset.served == name)
     }
 
-    /// The file of a name of this program.
     pub(super) fn named(&self, name: &str) -> Option<&Asset> {
         self.0.iter().find(|asset| asset.name == name)
     }

@@ -1,4 +1,4 @@
-//! A detail taken apart for people: the fields whose meaning a name gives away, wherever they are nested, and all others.
+//! Detail for people: the fields whose meaning a name gives away, wherever they are nested, and all others.
 //!
 //! Nobody documented the names, types and nesting of a detail. What is recognised is moved to a place of its own; nothing
 //! is lost. Callers: [`super::venue`].
@@ -67,7 +67,6 @@ impl<'a> Value<'a> {
         Some((whole.pop()?, count < MOST_VALUES))
     }
 
-    /// The text or number that it is.
     pub(super) fn scalar(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(&**text).filter(|text| !text.is_empty()),
@@ -133,7 +132,6 @@ pub(super) fn plain(name: &str) -> String {
     start.filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// What a field is about, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic {
     Address,

@@ -247,7 +247,6 @@ pub(super) fn llms(site: &Site, facts: &PageFacts<'_>, seen: &Seen) -> String {
     )
 }
 
-/// A JSON text on one line.
 fn one_line(raw: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(raw);
     // Within strings JSON has no line breaks.

@@ -1,4 +1,4 @@
-//! The finder: venues by words, place, sport, state and city, as a list and on a map; and its widget for other sites.
+//! Finder: venues by words, place, sport, state and city, as a list and on a map; and its widget for other sites.
 //!
 //! All of it is rendered here, so it works without a script; `static/explore.js` makes it quicker. Callers:
 //! [`super::Pages::render`].
@@ -48,7 +48,6 @@ const RADII: [(&str, &str); 8] = [
 const ROW: usize = 2500;
 const OPTION: usize = 80;
 
-/// What the query leaves.
 struct Shown<'a> {
     query: &'a FinderQuery,
     /// The page, from 1, and the last one.
@@ -109,7 +108,6 @@ pub(super) fn points(pages: &Pages, facts: &PageFacts<'_>, (query, hits): Asked<
     pages.places.json(facts.dataset, &positions, view, &facts.room)
 }
 
-/// The map of what is shown.
 fn drawn(pages: &Pages, shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
     let label = format!("Map of {}", summary_of(shown, facts));
     // The list has its points; where it has only a part of them, the script asks for the rest.

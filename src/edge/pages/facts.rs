@@ -1,4 +1,4 @@
-//! What pages say of the data: terms with names and counts, its source, and when it was confirmed.
+//! Facts that pages show of the data: terms with names and counts, its source, and when it was confirmed.
 //!
 //! Field names that the origin does not document are looked for, never relied on. Callers: the pages.
 
@@ -26,12 +26,10 @@ const MOST_OF_A_SLUG: usize = 200;
 /// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
 pub(super) type Namesakes = HashMap<Box<str>, String>;
 
-/// A term as pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TermFact<'a> {
     /// What filters take.
     pub slug: &'a str,
-    /// Its name.
     pub label: &'a str,
     /// How many listings it has; `None` while that is in doubt.
     pub count: Option<u64>,
@@ -40,13 +38,10 @@ pub(super) struct TermFact<'a> {
 /// The data's source, in the form that its licence asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Credit {
-    /// The provider's words.
     pub attribution: Option<String>,
-    /// A page of the provider.
     pub backlink: Option<String>,
     /// The licence's address.
     pub license: Option<String>,
-    /// The licence's name.
     pub license_name: String,
 }
 
@@ -62,7 +57,6 @@ pub(super) struct PageFacts<'a> {
 }
 
 impl<'a> PageFacts<'a> {
-    /// The facts of a snapshot.
     pub(super) fn of(published: &'a Snapshot) -> Self {
         let confirmed = json::string(&published.generated_at).map(Cow::into_owned);
         let room = PageRoom::default();
@@ -82,7 +76,6 @@ impl<'a> PageFacts<'a> {
         terms.map(|term| self.fact(kind, term, count(term))).collect()
     }
 
-    /// A term of a kind with a number of listings.
     pub(super) fn fact(&self, kind: TaxonomyKind, term: &'a Term, count: Option<u64>) -> TermFact<'a> {
         TermFact { slug: &term.slug, label: self.dataset.label(kind, term), count }
     }
@@ -221,7 +214,6 @@ pub(super) fn name_of<'s>(venue: &'s Venue<'_>) -> &'s str {
     venue.name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or("(no name)")
 }
 
-/// Whether pages offer a term.
 pub(super) fn is_offered(term: &Term) -> bool {
     term.slug.len() <= MOST_OF_A_SLUG
 }

@@ -1,4 +1,4 @@
-//! The front page: what this server has, for people.
+//! Front page: what this server has, for people.
 //!
 //! It works without a script. Callers: [`super::Pages::render`].
 

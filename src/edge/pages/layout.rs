@@ -1,4 +1,4 @@
-//! The common parts of all pages: head, navigation, the credit line.
+//! Layout: the common parts of all pages, which are head, navigation and the credit line.
 //!
 //! Callers: the pages.
 
@@ -15,7 +15,6 @@ use super::room::{PageRoom, allowed};
 /// Scripts with imports, with exports for tests, or with names of their own.
 const MODULES: [&str; 4] = ["age.js", "copy.js", "map.js", "explore.js"];
 
-/// The pages that the navigation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NavigationItem {
     Front,
@@ -192,7 +191,6 @@ pub(super) fn instant(at: &str) -> Markup {
     html! { time datetime=(at) { (shown) } }
 }
 
-/// How far the first copy of the data is.
 pub(super) fn first_copy(Progress { done, of }: Progress) -> Markup {
     html! {
         p {

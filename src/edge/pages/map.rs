@@ -1,4 +1,4 @@
-//! The element that `static/map.js` makes a map of, with everything that it needs: without a script it takes no room.
+//! Map element, with everything that `static/map.js` needs to draw it: without a script it takes no room.
 //!
 //! Callers: [`super::explore`], [`super::venue`].
 
@@ -15,7 +15,6 @@ pub(super) const SCRIPTS: [&str; 2] = ["leaflet.js", "map.js"];
 /// What a map shows beside the venues that the page lists.
 #[derive(Default)]
 pub(super) struct Map<'a> {
-    /// In words.
     pub label: &'a str,
     /// `../` for each slash of the page's path after the first.
     pub up: &'a str,

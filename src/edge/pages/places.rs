@@ -1,4 +1,5 @@
-//! Places of venues on a map: the part of the earth that shows a selection, its points, and counts where there are too many.
+//! Map positions of venues: the part of the earth that shows a selection, its points, and counts where there are too
+//! many.
 //!
 //! `static/map.js` draws them. Callers: [`super::explore`], [`super::venue`].
 
@@ -57,7 +58,6 @@ fn degrees(point: Point) -> [f64; 2] {
 /// What a map says of a selection before it has its points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
-    /// How many of the listings have a place.
     pub placed: usize,
     /// West, south, east and north, in degrees.
     frame: [f64; 4],

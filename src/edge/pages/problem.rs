@@ -1,4 +1,4 @@
-//! Errors for people: what is wrong, how far the first copy is, when the page tries again.
+//! Error pages for people: what is wrong, how far the first copy is, when the page tries again.
 //!
 //! Programs get the problem document instead. Callers: [`crate::edge::answer`], which knows who prefers which.
 

@@ -1,4 +1,4 @@
-//! The reference of the API: every operation of the description, with its parameters and answers.
+//! Reference page of the API: every operation of the description, with its parameters and answers.
 //!
 //! It needs no script; the form that sends requests is loaded when somebody asks for it. Callers: [`super::Pages::render`].
 
@@ -11,7 +11,6 @@ use super::layout::{self, NavigationItem};
 /// The schemas that have a section of their own, with its title.
 const SCHEMAS: [(&str, &str); 2] = [("Listing", "Fields of a listing"), ("Venue", "Fields of one venue in full")];
 
-/// The page of a description.
 pub(super) fn page(pages: &Pages, described: &str) -> String {
     let whole: Value = serde_json::from_str(described).unwrap_or_default();
     let groups = whole["tags"].as_array().into_iter().flatten().map(|group| text(&group["name"]));

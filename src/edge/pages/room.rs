@@ -1,4 +1,4 @@
-//! Room on a page for texts of the data: long texts are cut, and what does not fit is left out.
+//! Length bounds of a page for texts of the data: long texts are cut, and what does not fit is left out.
 //!
 //! An origin may send names and lists without end. All of it is in the JSON. Callers: the pages.
 
@@ -34,12 +34,10 @@ impl PageRoom {
         left.is_some()
     }
 
-    /// The page does not show everything.
     pub(super) fn leave_out(&self) {
         self.is_short.set(true);
     }
 
-    /// Whether the page does not show everything.
     pub(super) fn is_short(&self) -> bool {
         self.is_short.get()
     }

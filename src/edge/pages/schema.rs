@@ -1,4 +1,4 @@
-//! The fields of listings and details: `/schema/listing.json`, `/schema/detail.json`, and the same in `/openapi.json`.
+//! Schemas of listings and details: `/schema/listing.json`, `/schema/detail.json`, and the same in `/openapi.json`.
 //!
 //! They are read from the snapshot's data, because the provider documents few of them. Callers: [`super::Pages::render`],
 //! [`super::documents`].
@@ -58,7 +58,6 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The names of the fields.
     pub(super) fn names(&self) -> Vec<&str> {
         self.shape.names().collect()
     }
@@ -72,7 +71,6 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// The shape of the listings of a snapshot.
     pub(super) fn of_listings(&self, dataset: &Dataset) -> Arc<Seen> {
         self.listings.get_or_make(dataset.id.clone(), || {
             let all = &dataset.content.summaries;
@@ -98,7 +96,8 @@ fn step(all: usize) -> usize {
     all.div_ceil(MOST_READ).max(1)
 }
 
-/// A JSON text. Of a field that serde cannot take, as it has a number beyond a double or half a character, the type is known.
+/// A JSON text. Of a field that serde cannot take, as it has a number beyond a double or half a character, the type is
+/// known.
 fn value(text: &[u8]) -> Option<Value> {
     let of_type = |text: &str| match text.as_bytes().first() {
         Some(b'{') => json!({}),
@@ -238,7 +237,6 @@ fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
     fields.into()
 }
 
-/// The forms of the values that fit a schema.
 fn forms(schema: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
     let forms = schema.get("anyOf").and_then(Value::as_array).map_or(&[][..], |forms| &forms[..]);
     forms.iter().filter_map(Value::as_object).chain([schema])
@@ -249,8 +247,8 @@ fn spelling(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
-/// The fields of the objects that fit a schema, for programs; also if an array holds the objects. Of fields with one spelling
-/// the documented one is taken, else a plain one: `id`, not `@id`.
+/// The fields of the objects that fit a schema, for programs; also if an array holds the objects. Of fields with one
+/// spelling the documented one is taken, else a plain one: `id`, not `@id`.
 fn typed_fields(schema: &Map<String, Value>, documented: &[&str]) -> Map<String, Value> {
     let Some(fields) = forms(schema).find_map(|form| form.get("properties")?.as_object()) else {
         let items = schema.get("items").and_then(Value::as_object);
@@ -298,7 +296,6 @@ fn typed(schema: &Value) -> Value {
     }
 }
 
-/// One form of a value, which is not null.
 fn form(schema: &Value) -> Value {
     let Some(schema) = schema.as_object() else { return json!({}) };
     match schema.get("type") {

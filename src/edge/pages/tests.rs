@@ -1,4 +1,4 @@
-//! The description of the API is compared with the code: an addition to only one of them fails.
+//! API description against the code: an addition to only one of them fails.
 
 mod hostile;
 
@@ -40,7 +40,6 @@ fn text(pages: &Pages, wanted: &WantedDocument) -> String {
     String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
 }
 
-/// The target of a `$ref`.
 fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {
     match value["$ref"].as_str() {
         Some(to) => whole.pointer(&to[1..]).unwrap_or_else(|| panic!("{to} leads nowhere")),

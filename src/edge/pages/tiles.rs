@@ -1,4 +1,4 @@
-//! The chart of the states: a grid of tiles on the front page.
+//! Tile chart of the states on the front page.
 //!
 //! A term is a state if its name or slug says so; other terms are in lists only. Callers: [`super::front`],
 //! [`super::facts`].
@@ -32,14 +32,12 @@ const TILES: [(&str, &str, u8, u8); 51] = [
 const TILE: u32 = 44;
 const STEP: u32 = 48;
 
-/// Whether a term is the state of this name.
 fn is_state(term: &TermFact<'_>, name: &str) -> bool {
     let dashed = |byte: u8| if byte == b' ' { b'-' } else { byte.to_ascii_lowercase() };
     let is_slug = || term.slug.bytes().map(dashed).eq(name.bytes().map(dashed));
     term.label.eq_ignore_ascii_case(name) || is_slug()
 }
 
-/// The name of the state with this abbreviation.
 pub(super) fn state_named(code: &str) -> Option<&'static str> {
     TILES.iter().find(|(_, own, ..)| own.eq_ignore_ascii_case(code)).map(|(name, ..)| *name)
 }
@@ -73,7 +71,6 @@ fn shade(count: u64, most: u64) -> u8 {
     (share * 5.0).ceil().clamp(0.0, 5.0) as u8
 }
 
-/// Escapes a value for a query.
 pub(super) fn escaped(value: &str) -> String {
     let mut text = String::new();
     crate::api::query::encode(value, &mut text);

@@ -1,4 +1,4 @@
-//! A venue for people: where it is, when it is open, how to reach it, and every other field that the origin sends.
+//! Venue page: where it is, when it is open, how to reach it, and every other field that the origin sends.
 //!
 //! Images are links, because pages load nothing from other hosts. Text of the data is escaped, and only `http` and `https`
 //! addresses become links. Callers: [`super::Pages::render`].
@@ -57,15 +57,12 @@ const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday",
 
 /// What is known of the venue beside its summary.
 pub(crate) enum DetailShown {
-    /// The origin's text.
     Mirrored(bytes::Bytes),
     /// The origin has none.
     Gone,
-    /// It is not mirrored yet.
     Missing,
 }
 
-/// What the page shows of the data.
 struct VenueFacts<'a> {
     venue: Venue<'a>,
     recognised: Recognised<'a>,
@@ -167,7 +164,6 @@ fn read_short(text: &str) -> Option<Value<'_>> {
     Some(text).filter(|text| text.len() <= MOST_OF_A_TEXT).and_then(Value::read).map(|(value, _)| value)
 }
 
-/// Every recognised value of a topic.
 fn of<'s, 'a>(recognised: &'s Recognised<'a>, topic: Topic) -> impl Iterator<Item = &'s Value<'a>> {
     recognised.iter().filter(move |(own, _)| *own == topic).map(|(_, value)| value)
 }
@@ -317,12 +313,10 @@ fn value(shown: &Value<'_>, depth: usize, room: &PageRoom) -> Markup {
     }
 }
 
-/// Numbers in a row.
 fn joined(numbers: &Value<'_>) -> String {
     numbers.scalars().into_iter().map(|(_, number)| number).collect::<Vec<_>>().join(", ")
 }
 
-/// A text, as a link if it is an address.
 fn linked(text: &str, room: &PageRoom) -> Markup {
     html! {
         @if is_address(text) && room.fits(text) {
@@ -333,7 +327,6 @@ fn linked(text: &str, room: &PageRoom) -> Markup {
     }
 }
 
-/// The texts that are addresses.
 fn addressed(texts: Vec<&str>) -> impl Iterator<Item = &str> {
     texts.into_iter().filter(|text| is_address(text))
 }

@@ -1,4 +1,5 @@
-//! One fetch at a time for all clients that ask for a resource; clients that cannot share its answer ask again.
+//! Request coalescing: one fetch at a time for all clients that ask for a resource; clients that cannot share its answer
+//! ask again.
 //!
 //! It neither decides whether to ask the origin nor asks. Callers: [`super`].
 
@@ -31,7 +32,6 @@ const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
 
 /// The next step of a client that waited for another's fetch.
 enum Turn {
-    /// It is answered.
     Served(Result<Passed, PassError>),
     /// It asks again: the fetch was lost.
     Again,
@@ -57,6 +57,8 @@ impl Proxy {
         let mut tries = 0;
         loop {
             let boarding = inner.flights.join(&flight(&fetch.key, &fetch.names, selectable));
+            // A fetch may have landed between the look into the cache and the boarding: look again, now that no other
+            // one begins. If this leader is dropped, those that have joined it ask again.
             if let Role::Leader(..) = boarding {
                 if let Some(hit) = self.landed_meanwhile(known, &fetch.key, selectable, fetch.kept.as_ref()) {
                     return Ok(hit);
@@ -79,6 +81,7 @@ impl Proxy {
             };
             let landed = if let Some(stored) = at_hand {
                 match timeout(PATIENCE_WITH_STALE, waiter.landed()).await {
+                    // Here and below, giving up waiting ends no fetch: that runs in a task of its own.
                     Ok(landed) => landed,
                     Err(_elapsed) => return Ok(Passed::stale(stored, None)),
                 }
@@ -213,7 +216,6 @@ impl Proxy {
         }
     }
 
-    /// A fetch for one client.
     pub(super) async fn alone(&self, fetch: Fetch, interim: Option<Listener>) -> Result<Passed, PassError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
         let fetched = self.start(fetch, None, interim).await;
@@ -259,7 +261,6 @@ impl Proxy {
         reuse(&stored.terms, age, &RequestDirectives::default(), &self.policy(known)).is_usable()
     }
 
-    /// The answer for the client that fetched.
     fn served(
         &self,
         known: bool,

@@ -1,4 +1,4 @@
-//! The ladder of the cache: what to do about a GET or HEAD, given the stored answer and the origin's state.
+//! Cache decision: what to do about a GET or HEAD, given the stored answer and the origin's state.
 //!
 //! One decision for known endpoints and other paths. Pure: it asks for [`Facts`] one by one, only as far as needed, and
 //! does nothing itself. Callers: [`super`].
@@ -23,7 +23,6 @@ pub(super) struct Facts<K, A, B, C> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<K, E> {
-    /// The cached answer is served.
     Serve(K),
     /// The cached answer is served, and revalidated in the background.
     ServeWhileRevalidating(K),
@@ -33,7 +32,6 @@ pub(super) enum Step<K, E> {
     Nothing,
     /// The resource is paused: the client gets the cached answer if that may stand in, otherwise the failure.
     Rest(E),
-    /// The origin is asked.
     Fetch {
         /// Why the cached answer cannot be used; `None` without one.
         why: Option<ValidationReason>,
@@ -48,6 +46,7 @@ impl<K, E, A: FnOnce() -> bool, B: FnOnce() -> bool, C: FnOnce() -> Option<E>> F
             Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
             Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
             // A client with a stale answer at hand does not wait for the budget.
+            // DEVIATION: stale although the origin has not failed, but has no slot (RFC 9111 §4.2.4).
             Some((kept, Reuse::Validate(_))) if (self.must_stand_in)() => return Step::StandIn(kept),
             Some((_, Reuse::Validate(why))) => Some(why),
             None => None,

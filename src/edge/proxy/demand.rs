@@ -1,4 +1,5 @@
-//! Fetches that no client waits for: of resources that clients get stale, or were refused under overload.
+//! Background demand: fetches that no client waits for, of resources that clients get stale, or were refused under
+//! overload.
 //!
 //! Such a fetch begins when it has its slot; until then it is in nobody's way, and a client that asks may begin one of its
 //! own. [`crate::origin::budget`] gives the turns: to what most households want. Callers: [`super`], [`super::coalesce`].
@@ -55,7 +56,7 @@ impl Proxy {
             let known = fetch.question.is_known();
             let is_here = this.landed_meanwhile(known, &fetch.key, &selectable, fetch.kept.as_ref()).is_some();
             if !is_here && !this.varies_by_more(&mut fetch, &selectable) {
-                // Its result lies in the cache, or is told by who waits for it.
+                // Its result lies in the cache, or is reported by a client that waits for it.
                 let _ = this.fetch(fetch, Some(ticket), None).await;
             }
         });

@@ -25,9 +25,7 @@ use super::{Proxy, Reason};
 
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
-    /// The client's request.
     pub question: Question,
-    /// The key of its answer.
     pub key: Key,
     /// The names that the answers vary by.
     pub names: Vec<HeaderName>,
@@ -56,7 +54,6 @@ impl Proxy {
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
     }
 
-    /// Asks the origin.
     pub(super) async fn fetch(
         &self,
         mut fetch: Fetch,
@@ -93,6 +90,7 @@ impl Proxy {
                         if !fetch.unconditional {
                             drop(arrived);
                             fetch.unconditional = true;
+                            // Once: then the request has no conditions.
                             return Box::pin(self.fetch(fetch, waiting, interim)).await;
                         }
                         AskError::nonsense("the request", "a 304 without conditions")

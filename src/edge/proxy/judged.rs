@@ -1,4 +1,4 @@
-//! The answer of a known endpoint: read whole, and checked before clients get it.
+//! Answer of a known endpoint: read whole, and checked before clients get it.
 //!
 //! The request is built from the key alone, so nothing unkeyed can poison an entry; the answer must be JSON. Clients see it
 //! rewritten, without fields that are not for them. It does not decide whether to ask. Callers: [`super::fetch`].

@@ -2,8 +2,8 @@
 //! the same fetch.
 //!
 //! Values only; [`crate::protocol::caching::onward`] says which fields may be sent at all. A question about a known
-//! endpoint has no fields. Callers: [`crate::edge::serve`] and [`crate::edge::answer`] ask, and send the answer; the files beside this
-//! one.
+//! endpoint has no fields. Callers: [`crate::edge::serve`] and [`crate::edge::answer`] ask, and send the answer; the
+//! files beside this one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,10 +26,8 @@ use crate::tasks::single_flight::Leader;
 
 use super::spool::{Reader, Tap};
 
-/// A client's request.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The method.
     pub method: Method,
     /// Path and raw query: canonical for a known endpoint, else byte for byte.
     pub target: Bytes,
@@ -37,11 +35,9 @@ pub struct Question {
     pub fields: HeaderMap,
     /// The body, if the method has one.
     pub body: Bytes,
-    /// The client.
     pub client: IpAddr,
     /// Whether it is asked for many: by a trusted proxy that does not name its client, or in the background.
     pub for_many: bool,
-    /// The version of HTTP that the client speaks.
     pub version: Version,
     pub endpoint: Endpoint,
 }
@@ -84,7 +80,6 @@ impl Question {
         Sending { method, target, fields, body, received: self.version, asker }
     }
 
-    /// Whether it is about a known endpoint.
     pub(super) const fn is_known(&self) -> bool {
         matches!(self.endpoint, Endpoint::Known { .. })
     }
@@ -98,35 +93,25 @@ impl Question {
 /// The head of an answer whose body is still on its way.
 #[derive(Debug)]
 pub struct Head {
-    /// The status.
     pub status: StatusCode,
     /// The end-to-end fields as they came.
     pub fields: HeaderMap,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub enum Passed {
     /// One that is cached, or was read whole.
-    Stored {
-        /// The answer.
-        stored: Arc<Stored>,
-        /// For `Cache-Status`.
-        outcome: CacheOutcome,
-    },
+    Stored { stored: Arc<Stored>, outcome: CacheOutcome },
     /// One that still arrives.
     Streamed {
-        /// Its head.
         head: Arc<Head>,
         /// Its body; `None` for none.
         body: Option<Reader>,
-        /// For `Cache-Status`.
         outcome: CacheOutcome,
     },
 }
 
 impl Passed {
-    /// The cached answer, as is.
     pub(super) fn hit(stored: Arc<Stored>, now: Monotonic) -> Self {
         let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
         Self::Stored { stored, outcome }
@@ -138,7 +123,6 @@ impl Passed {
     }
 }
 
-/// Why there is no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PassError {
     /// The origin gives no answer, and no cached answer may be served.
@@ -155,7 +139,7 @@ pub(super) type Flight = (Key, Selecting);
 /// The result of a fetch for the clients that joined it.
 #[derive(Clone, Debug)]
 pub(super) enum FetchOutcome {
-    /// A cached answer.
+    /// A cached answer, and the status of the origin's.
     Kept(Arc<Stored>, u16),
     /// An answer to be cached, while it arrives.
     Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
@@ -163,7 +147,7 @@ pub(super) enum FetchOutcome {
     Personal,
     /// An answer that must not be cached, for example `private`: each client asks for itself.
     Private,
-    /// No answer.
+    /// No answer, whatever the request.
     Failed(AskError),
     /// No answer, perhaps because of these request fields: clients with other fields ask again.
     FailedFor(AskError, Arc<HeaderMap>),

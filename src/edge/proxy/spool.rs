@@ -1,4 +1,4 @@
-//! A body with several readers while it still arrives.
+//! Shared body with several readers while it still arrives.
 //!
 //! A body to be cached is held whole, at the origin's pace. Without room, and when it is too large, it is only passed on:
 //! pieces that all readers have had are dropped, and the writer waits for readers that lag. Of several readers, those
@@ -46,7 +46,6 @@ struct SpoolState {
     gone: u64,
     /// What the held pieces count.
     held: u64,
-    /// The room for these.
     room: Held,
     end: Option<Result<(), CutShort>>,
     /// Whether it is held whole, so that further readers get all of it.
@@ -57,7 +56,6 @@ struct SpoolState {
 
 #[derive(Clone, Copy, Debug)]
 struct Position {
-    /// The next piece.
     next: u64,
     /// How long the other readers may still wait for this one.
     grace: Duration,
@@ -152,7 +150,6 @@ pub(crate) struct Spool {
 #[derive(Clone, Debug)]
 pub(crate) struct Tap(Arc<SharedSpool>);
 
-/// One reader.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<SharedSpool>,
@@ -175,7 +172,6 @@ impl Spool {
         self.shared.state.lock().keeps
     }
 
-    /// Creates new readers.
     pub(crate) fn tap(&self) -> Tap {
         Tap(self.shared.clone())
     }
@@ -206,6 +202,7 @@ impl Spool {
                     return Err(Abandoned);
                 }
                 let has_room = state.held < WINDOW && self.room.try_take(&mut state.room, weight(&piece));
+                // Without room one piece at a time goes on: a full memory slows answers, but stops none.
                 if has_room || state.held == 0 {
                     state.push(piece, has_room);
                     drop(state);
@@ -223,6 +220,7 @@ impl Spool {
             let begun = Instant::now();
             let _ = timeout(patience, went).await;
             let waited = begun.elapsed();
+            // One slow reader costs the others at most GRACE in all. Then it is left behind.
             self.shared.state.lock().readers.retain(|_, reader| {
                 if reader.next < enough {
                     reader.grace = reader.grace.saturating_sub(waited);
@@ -309,6 +307,7 @@ impl Reader {
         loop {
             let came = self.shared.came.notified();
             let mut came = std::pin::pin!(came);
+            // Registered before the state is read, as in `pass`.
             came.as_mut().enable();
             {
                 let mut state = self.shared.state.lock();

@@ -1,4 +1,4 @@
-//! The answer of an unknown path: passed on while it arrives, and cached if allowed.
+//! Answer of an unknown path: passed on while it arrives, and cached if allowed.
 //!
 //! It asks nothing. The body runs in a task of its own, so that caching it does not depend on the client that asked.
 //! Callers: [`super::fetch`].
@@ -77,7 +77,8 @@ impl Proxy {
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD && shared) {
             self.learn_from_head(key, kept, &sent, &arrived, &asking);
         }
-        // A 304 confirms only what the request asked for: one to a client's conditions, or to HEAD, confirms no cached answer.
+        // A 304 confirms only what the request asked for: one to a client's conditions, or to HEAD, confirms no cached
+        // answer.
         let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
         if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &sent, &arrived));
@@ -108,8 +109,8 @@ impl Proxy {
         if question.method != Method::GET {
             return Keeps::Private;
         }
-        // With all of a client's fields, or against its will (RFC 9111 §5.2.1.5). The fields that were sent do not show it: a
-        // client's `Connection` takes some out.
+        // With all of a client's fields, or against its will (RFC 9111 §5.2.1.5). The fields that were sent do not show
+        // it: a client's `Connection` takes some out.
         if purpose(question, kept.as_deref()) == Purpose::Pass {
             return Keeps::Personal;
         }

@@ -1,4 +1,4 @@
-//! The index of one snapshot: finds the listings that a search asks for, and puts them in order.
+//! Index of one snapshot: the listings that a search asks for, in order.
 //!
 //! Every listing has a *rank*: 0 is best, [`NO_MATCH`] is no match. Each part of a query raises the ranks; what remains is
 //! the result. That takes a byte per listing for each word, a tenth of a nanosecond each. Callers: [`super`], and the bench.
@@ -46,7 +46,6 @@ pub struct SearchIndex {
     len: usize,
 }
 
-/// A found listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// Its position in the origin's order.
@@ -55,10 +54,8 @@ pub struct Hit {
     pub metres: Option<u32>,
 }
 
-/// A page of what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// How many listings match in all.
     pub total: u64,
     /// Those of the page, best first.
     pub page: Vec<Hit>,
@@ -68,7 +65,6 @@ pub struct Hits {
     pub facets: Option<Facets>,
 }
 
-/// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllHits {
     /// Best first.
@@ -111,7 +107,6 @@ impl SearchIndex {
         self.words.bytes() + self.places.bytes() + self.orders.bytes()
     }
 
-    /// How many different words there are.
     pub fn word_count(&self) -> usize {
         self.words.len()
     }
@@ -298,7 +293,6 @@ impl SearchIndex {
     }
 }
 
-/// How many matches each sport and state has.
 fn facets(dataset: &Dataset, ranks: &[Rank]) -> Facets {
     let mut found = Positions::new();
     // In the origin's order, so each is the last.
@@ -332,7 +326,6 @@ fn phrase(text: &str) -> Box<str> {
     words.join(" ").into()
 }
 
-/// A field as it is compared.
 fn read(text: &str) -> String {
     folded(excerpt::start(text, MOST_OF_A_FIELD))
 }

@@ -1,8 +1,8 @@
-//! Orders of what a search found: how well it matches, and by name, rating or reviews.
+//! Orders of search results: how well they match, and by name, rating or reviews.
 //!
-//! Best is the whole name, then its beginning, then all words in the name, then some of them elsewhere (first listings of the
-//! sport that the query names), then a typing error. Among these comes first the larger share of the name, then more words that
-//! two fields have, then more reviews. Callers: [`super::index`].
+//! Best is the whole name, then its beginning, then all words in the name, then some of them elsewhere (first listings
+//! of the sport that the query names), then a typing error. Among these comes first the larger share of the name, then
+//! more words that two fields have, then more reviews. Callers: [`super::index`].
 
 use std::cmp::Reverse;
 
@@ -38,8 +38,8 @@ const DOUBT: f64 = 20.0;
 /// Names are compared by their first bytes: an origin may send names without end.
 const MOST_OF_A_NAME: usize = 200;
 
-/// What one word of a query adds to the rank: the word that comes so many after the first. `is_where`: it says where, so that
-/// it does not belong to the name.
+/// What one word of a query adds to the rank: the word that comes so many after the first. `is_where`: it says where,
+/// so that it does not belong to the name.
 pub(super) const fn rank(kind: Match, found: Occurrence, at: usize, is_where: bool) -> Rank {
     let is_elsewhere = matches!(found.place(), WordPlace::Elsewhere);
     // In the name alone, a word that says where is no better than one with an error.
@@ -87,7 +87,6 @@ impl OrderCollector {
 /// The words of a query that may belong to a name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameWords {
-    /// How many.
     pub words: usize,
     /// Whether other words say where.
     pub says_where: bool,

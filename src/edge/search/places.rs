@@ -1,4 +1,4 @@
-//! Where listings are: by position, looked through from end to end.
+//! Positions of listings: a scan from end to end.
 //!
 //! That takes a nanosecond a listing, and no memory beyond the coordinates. Callers: [`super::index`].
 
@@ -12,7 +12,6 @@ const EARTH: f64 = 6_371_008.8;
 /// Of a listing without valid coordinates: it lies within no bounds.
 const NOWHERE: Point = Point { lat: i32::MIN, lng: i32::MIN };
 
-/// The point of each listing.
 pub(super) struct Places(Box<[Point]>);
 
 /// No listing here matches.

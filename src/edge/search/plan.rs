@@ -13,9 +13,7 @@ const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
 /// A word of a query that some listing has.
 pub(super) struct PlannedWord<'a> {
     text: &'a str,
-    /// What matches it.
     pub matching: Matching,
-    /// Whether it says where.
     pub is_where: bool,
 }
 
@@ -65,7 +63,6 @@ impl<'a> Plan<'a> {
         self
     }
 
-    /// The words that may belong to a name.
     pub(super) fn in_name(&self) -> NameWords {
         let words = self.words.iter().filter(|word| !word.is_where).count();
         NameWords { words, says_where: words < self.words.len() }

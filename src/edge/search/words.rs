@@ -1,4 +1,4 @@
-//! The words of all listings, sorted, and where each of them occurs.
+//! Inverted index: the words of all listings, sorted, and where each of them occurs.
 //!
 //! A list of occurrences is the distances between their positions, each in as few bytes as it needs. A prefix is a range
 //! of words. Words with one typing error are found by looking, letter by letter, which words go on rightly after the
@@ -36,7 +36,6 @@ impl Allowance {
     }
 }
 
-/// Sorted words with their occurrences.
 pub(super) struct Words {
     /// All words, one after the other.
     text: Box<str>,
@@ -70,7 +69,6 @@ pub(super) enum Match {
 /// The words that match one word of a query, in ranges that share none.
 pub(super) type Matching = Vec<(Range<usize>, Match)>;
 
-/// A field of a listing that has a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ListingField {
     /// The beginning of the name.
@@ -82,7 +80,6 @@ pub(super) enum ListingField {
     Sport,
 }
 
-/// Where a listing has a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WordPlace {
     NameStart,
@@ -139,7 +136,6 @@ impl Occurrence {
     }
 }
 
-/// Collects the words of listings.
 #[derive(Default)]
 pub(super) struct WordCollector {
     numbers: HashMap<Box<str>, u32, RandomState>,
@@ -150,7 +146,6 @@ pub(super) struct WordCollector {
 }
 
 impl WordCollector {
-    /// Adds a word of the listing that comes next.
     pub(super) fn add(&mut self, word: &str, field: ListingField) {
         let known = self.numbers.get(word).copied();
         let number = known.unwrap_or_else(|| {
@@ -162,7 +157,6 @@ impl WordCollector {
         self.tokens.push(number << Occurrence::BITS | field as u32);
     }
 
-    /// The listing has no more words.
     pub(super) fn end_listing(&mut self) {
         let start = self.ends.last().copied().unwrap_or(0);
         self.tokens[start..].sort_unstable();
@@ -179,9 +173,9 @@ impl WordCollector {
         self.ends.push(kept);
     }
 
-    /// Sorts the words.
     pub(super) fn finish(self) -> Result<Words, TooManyWords> {
         let Self { numbers, tokens, ends } = self;
+        // Numbers beyond this were cut when they were added: nothing of such an index is used.
         if numbers.len() > (u32::MAX >> Occurrence::BITS) as usize {
             return Err(TooManyWords);
         }
@@ -239,7 +233,6 @@ fn put(out: &mut [u8], place: &mut usize, mut value: u64) {
 }
 
 impl Words {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.starts.len() - 1
     }
@@ -282,7 +275,6 @@ impl Words {
         (vec![(prefix.start..rest, Match::Exact), (rest..prefix.end, Match::Prefix)], prefix)
     }
 
-    /// Where a word is.
     pub(super) fn exactly(&self, word: &str, left: &Allowance) -> Option<usize> {
         let at = bisect(0..self.len(), left, |at| self.word(at) < word);
         let is_there = at < self.len() && self.word(at) == word;
@@ -318,8 +310,9 @@ impl Words {
         start..bisect(start..range.end, left, begins_or_before)
     }
 
-    /// The words that differ from `word` in one typing error: a letter too much, too little or wrong, or two letters in the
-    /// wrong order; `is_unfinished`: those that begin with such a word. Stops where the allowance ends: words of many alphabets have thousands of letters in one place.
+    /// The words that differ from `word` in one typing error: a letter too much, too little or wrong, or two letters in
+    /// the wrong order; `is_unfinished`: those that begin with such a word. Stops where the allowance ends: words of
+    /// many alphabets have thousands of letters in one place.
     fn with_one_error(&self, word: &str, is_unfinished: bool, left: &Allowance) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut find = |range: &Range<usize>, candidate: &str| {

@@ -41,7 +41,6 @@ pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 /// How long an idle connection is kept; the head of its next request must arrive within this time, too.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// The state of a connection.
 struct Http1<'a, 'n> {
     public: &'a Public,
     /// Without an atomic write for each look, which a load costs.
@@ -56,17 +55,13 @@ struct Http1<'a, 'n> {
     buffer: Vec<u8>,
 }
 
-/// A head, or why there is none.
 type Head = Result<BytesMut, UnreadHead>;
 
 /// A connection between two requests, and the first bytes of the next one.
 type Between = (Stream, Option<BytesMut>);
 
-/// What becomes of a connection after an answer.
 enum Then {
-    /// It waits for the next request.
     Next(Between),
-    /// It is closed.
     Close(Stream),
     /// The same, after its client has had time to read the answer: it may still be sending.
     Linger(Stream),
@@ -107,6 +102,7 @@ impl Http1<'_, '_> {
             Then::Close(stream) => (false, stream),
             Then::Linger(stream) => (true, stream),
         };
+        // Its client has the answer: while the connection ends, it may be closed for a new one.
         self.connection.set_idle(Instant::now());
         let timer = self.timer.as_mut();
         let ending = async {
@@ -168,7 +164,6 @@ impl Http1<'_, '_> {
         Ok(Then::Linger(stream))
     }
 
-    /// Answers the request with this head.
     async fn answer(&mut self, stream: Stream, head: BytesMut) -> Result<Then, Broken> {
         // A session is large: it stays here from its beginning to its end, and is not moved from function to function.
         let mut session = HttpSession::new(stream);
@@ -344,7 +339,6 @@ async fn within_from<T>(
     .await
 }
 
-/// The address at the other end of a connection.
 pub(super) fn peer_of(stream: &Stream) -> IpAddr {
     let peer = stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().map(SocketAddr::ip));
     peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))

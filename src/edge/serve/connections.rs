@@ -1,5 +1,5 @@
-//! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed,
-//! and a new one waits until it is. A connection counts until its value is dropped, which is after its descriptor.
+//! Open connections: limited in all and per household. When all are taken, the one that is idle longest is closed, and a
+//! new one waits until it is. A connection counts until its value is dropped, which is after its descriptor.
 //!
 //! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
 //! module only decides; its callers close connections. It also counts requests in flight, for which a shutdown waits.
@@ -23,6 +23,7 @@ use crate::edge::limit::unread::{AllRooms, Room, Unread};
 use crate::protocol::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
+// One look at all connections, under the lock, pays for so many that are closed.
 /// How many of the longest idle connections one scan remembers.
 const REMEMBERED: usize = 64;
 
@@ -34,12 +35,10 @@ const ROOM_WITHIN: Duration = Duration::from_secs(3);
 /// The pause between two warnings that all connections are taken, in nanoseconds.
 const TOLD_EVERY: u64 = 60_000_000_000;
 
-/// How many may be connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MostConnections {
     /// The listener's name, for people.
     pub name: &'static str,
-    /// In all.
     pub all: usize,
     /// Of one household.
     pub each: usize,
@@ -47,7 +46,6 @@ pub(crate) struct MostConnections {
     pub ipv6_prefix: u8,
 }
 
-/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// Its household has reached this limit.
@@ -57,10 +55,8 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// Every word.
     pub(crate) const WORDS: [&str; 2] = [Self::Household(0).as_str(), Self::All.as_str()];
 
-    /// The word for logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Household(_) => "client",
@@ -83,7 +79,6 @@ struct ConnectionsState {
     /// The start of the count of idle times.
     start: Instant,
     counters: ConnectionCounters,
-    /// The server stops.
     closing: AtomicBool,
     closes: Notify,
     table: Mutex<SeatTable>,
@@ -107,14 +102,13 @@ struct Household {
     unread: Arc<Room>,
 }
 
-/// One connection.
 struct Seat {
     /// Since when it has been idle, in nanoseconds; counts while it is not busy.
     since: AtomicU64,
     /// Its requests in flight.
     busy: AtomicUsize,
-    /// It must close.
     leave: Notify,
+    // Relaxed everywhere: read and written under the lock of the table only.
     /// Whether it leaves for another one, and is closed.
     leaves: AtomicBool,
     closed: Notify,
@@ -153,6 +147,8 @@ impl Connections {
             match self.seat(household) {
                 // Another idle one may leave sooner.
                 Ok(Err(leaves)) if Instant::now() < deadline => {
+                    // `notify_one` leaves a permit, so an end before this line is not missed. Another new connection
+                    // may take the place: the loop looks again.
                     let _closed = timeout(CLOSES_WITHIN, leaves.closed.notified()).await;
                 }
                 Ok(Err(_stays)) => break Err(Full::All),
@@ -179,7 +175,6 @@ impl Connections {
         }
     }
 
-    /// How many are open.
     pub(crate) fn open(&self) -> usize {
         self.0.table.lock().open()
     }
@@ -191,6 +186,7 @@ impl Connections {
     /// A place for a connection, or another one that leaves for it.
     fn seat(&self, household: Option<IpAddr>) -> Result<Result<Connection, Arc<Seat>>, Full> {
         let inner = &*self.0;
+        // Before the lock: a connection that arrives during a reload may be measured by the old limits.
         let room = **inner.room.load();
         let now = inner.nanoseconds(Instant::now());
         let mut table = inner.table.lock();
@@ -319,6 +315,7 @@ impl Connection {
         let Some(household) = household else { return Ok(()) };
         let inner = &*self.connections.0;
         let each = inner.room.load().each;
+        // Looked up and counted under one lock: no two connections of a household pass its limit together.
         let mut table = inner.table.lock();
         if table.households.get(&household).is_some_and(|mine| mine.connections >= each) {
             inner.counters.refused.add(Full::Household(each).as_str(), 1);
@@ -329,8 +326,8 @@ impl Connection {
         Ok(())
     }
 
-    /// It is idle from now on.
     pub(crate) fn set_idle(&self, now: Instant) {
+        // In front of `busy`: a reader that sees the connection idle also sees since when.
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
     }
@@ -346,7 +343,6 @@ impl Connection {
         Stream(self.clone())
     }
 
-    /// The number of its busy streams.
     pub(crate) fn streams(&self) -> usize {
         self.seat.busy.load(Ordering::Acquire)
     }
@@ -388,6 +384,7 @@ impl Drop for Connection {
         let mut table = self.connections.0.table.lock();
         table.seats[self.place] = None;
         table.free.push(self.place);
+        // The place is free by now, under the same lock: the connection that waits for it looks there.
         self.seat.closed.notify_one();
         if let Some(household) = self.household
             && let Some(mine) = table.households.get_mut(&household)
@@ -404,7 +401,6 @@ impl Drop for Connection {
 pub(crate) struct Stream(Arc<Connection>);
 
 impl Stream {
-    /// Its connection.
     pub(crate) fn connection(&self) -> &Connection {
         &self.0
     }
@@ -431,7 +427,6 @@ impl Drop for Stream {
 pub(crate) struct InFlight(Arc<AtomicUsize>);
 
 impl InFlight {
-    /// Their number.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Accepts connections within the limits, behind load balancers too, and detects their protocol.
+//! Acceptance of connections within the limits, behind load balancers too, and detection of their protocol.
 //!
 //! It answers only refused connections: `super::connection` serves HTTP/1, and `super::http2` HTTP/2.
 //! [`crate::protocol::proxy_protocol`] parses the PROXY protocol header: a connection that lacks a proper one is closed
@@ -35,6 +35,8 @@ use super::{Public, connection, http2, write};
 
 /// The preface of HTTP/2 (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+// For each listener, beyond the limit on connections: 64 descriptors, each for some 12 s (1 s for the request, 1 s
+// for the answer, 10 s to close).
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
 /// How long a refused connection may take to send the request that gets the refusal.
@@ -51,7 +53,6 @@ pub(crate) struct Gate {
     telling: Semaphore,
 }
 
-/// A connection that was accepted.
 pub(super) struct Arrival {
     /// Its bytes, without the PROXY protocol header.
     pub stream: Stream,
@@ -61,7 +62,6 @@ pub(super) struct Arrival {
 }
 
 impl Gate {
-    /// A gate before the public listener's state.
     pub(crate) fn new(public: &Arc<Public>, connections: &Connections, headers: Option<Arc<ProxyHeaders>>) -> Self {
         let telling = Semaphore::new(TOLD_AT_ONCE);
         Self { public: public.clone(), connections: connections.clone(), headers, telling }
@@ -107,6 +107,7 @@ impl Gate {
             return None;
         };
         let taken = tokio::select! {
+            // Not cancel-safe, which does no harm: a connection that must leave is dropped.
             taken = take(&mut tcp) => taken,
             () = connection.told_to_leave() => return None,
         };
@@ -124,7 +125,6 @@ impl Gate {
         Some(Arrival { stream, peer, admitted })
     }
 
-    /// Serves an admitted connection.
     pub(super) async fn serve(&self, mut stream: Stream, connection: Connection) {
         let connection = Arc::new(connection);
         let mut leave = pin!(connection.told_to_leave());
@@ -134,6 +134,7 @@ impl Gate {
         }
         let is_http2 = tokio::select! {
             biased;
+            // First, so that a request that has arrived is answered. Bytes that were peeked at are read again.
             is_http2 = timeout(HEAD_DEADLINE, begins_http2(&mut stream)) => is_http2,
             () = leave.as_mut() => return,
         };
@@ -202,7 +203,6 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// Room for the first read, in bytes: nearly every header fits.
 const FIRST: usize = 512;
 
-/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the peer is not in client_ip.trusted_proxies")]
@@ -216,7 +216,6 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The word for metrics.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Untrusted => "untrusted",
@@ -236,7 +235,6 @@ pub(crate) struct ProxyHeaders {
 }
 
 impl ProxyHeaders {
-    /// No connection was refused yet.
     pub(crate) fn new(refused: ByLabels<&'static str>) -> Self {
         Self { refused, logged: LogThrottle::default() }
     }

@@ -90,6 +90,8 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
             return;
         }
     };
+    // Sees a stop from here on, even before it is polled. A connection that begins during one is told to leave once it
+    // is idle.
     let mut closes = pin!(admitted.closes());
     let (mut stops, mut leaves, mut malformed) = (false, false, 0);
     // Streams that come together count as one: the time is read once when the connection is idle again.
@@ -98,6 +100,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
     loop {
         tokio::select! {
             biased;
+            // Every branch keeps its state outside of its future: none loses anything when another one is taken.
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
                     batch.get_or_insert_with(|| admitted.stream());
@@ -159,6 +162,7 @@ fn next_look(since: Option<Instant>, leaves: bool, now: Instant) -> Option<Insta
 fn options() -> Builder {
     let mut options = Builder::new();
     options.max_concurrent_streams(STREAMS);
+    // For each stream: 128 x 64 KiB are OF_CONNECTION.
     options.max_send_buffer_size(PIECE);
     options.max_header_list_size(MOST_FIELDS as u32);
     options
@@ -283,13 +287,13 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
         exchange.respond.send_reset(Reason::REFUSED_STREAM);
         return;
     }
+    // Polled once here, so that an answer from memory costs no task.
     let mut answering = Box::pin(answers(exchange, works));
     if at_once(&mut answering).await.is_none() {
         tokio::spawn(answering);
     }
 }
 
-/// Answers one stream.
 async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
     let unread = works.connection().unread();

@@ -1,4 +1,5 @@
-//! Sockets bound before anything else starts, so that a taken address is an error at once and port 0 works.
+//! Listening sockets of clients, bound before anything else starts, so that a taken address is an error at once and port
+//! 0 works.
 //!
 //! Callers: [`crate::server`].
 
@@ -15,14 +16,12 @@ use socket2::{Domain, SockRef, Socket, Type};
 /// TCP. The connections inherit it.
 const MOST_UNSENT: u32 = 32 << 10;
 
-/// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: cannot listen on {address}: {source}; {}", what_to_do(source))]
 pub struct BindError {
     /// The key of the configuration, or the option.
     pub key: &'static str,
     pub address: SocketAddr,
-    /// Why.
     pub source: io::Error,
 }
 
@@ -40,7 +39,6 @@ fn what_to_do(error: &io::Error) -> &'static str {
 }
 
 impl BindError {
-    /// Whether this machine has no IPv6 at all.
     pub(crate) fn is_without_ipv6(&self) -> bool {
         self.address.is_ipv6() && self.source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
     }

@@ -1,4 +1,4 @@
-//! The head of an HTTP/1 request: read to its end within bounds, then handed to pingora, which parses it once.
+//! Head of an HTTP/1 request: read to its end within bounds, then handed to pingora, which parses it once.
 //!
 //! Pingora alone accepts heads of up to 1 MiB and parses all bytes again at each read. Here lines are only counted.
 //! Callers: `super::connection`, [`crate::server::admin::front`].
@@ -16,12 +16,10 @@ const MOST_PIECES: u32 = 64;
 /// Room for the first read, in bytes: nearly every head fits.
 const FIRST: usize = 2048;
 
-/// Why there is no head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnreadHead {
     /// The connection ended, or broke.
     Gone,
-    /// The client gets this answer.
     Refused(Problem),
 }
 
@@ -145,7 +143,6 @@ impl Scan {
         Ok(Some(rewritten))
     }
 
-    /// Checks an unfinished head.
     fn check_unfinished(&self, bytes: &[u8]) -> Result<(), Problem> {
         // A client with another protocol is refused at once, not at the deadline.
         let begun = if self.lines == 0 { self.line..bytes.len() } else { self.request_line.clone() };

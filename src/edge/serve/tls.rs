@@ -1,4 +1,4 @@
-//! Accepts TLS connections: the handshake, within a deadline, before [`super::gate`].
+//! TLS handshakes, within a deadline, before [`super::gate`].
 //!
 //! Pingora's own TLS listener would allow a minute per handshake and any number of them, log every failing client as an
 //! error, and use the process's default cryptography. Callers: [`crate::server`].
@@ -44,7 +44,6 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
-/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the connection failed: {0}")]
@@ -100,6 +99,7 @@ impl TlsGate {
         let place = self.handshakes.take(self.gate.counts_for(peer), 1).await.map_err(std::io::Error::other)?;
         let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
         let mut stream = handshake.map_err(|_elapsed| Refused::Silent)??;
+        // The client decides when the preface comes: waiting for it takes no place from other handshakes.
         drop(place);
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Box::new(stream));
@@ -156,6 +156,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
     if length > MOST_RECORD {
         return Err(Refused::NotTls);
     }
+    // At most 16 KiB for each connection, until DEADLINE has passed.
     record.resize(5 + length, 0);
     tcp.read_exact(&mut record[5..]).await?;
     tcp.rewind(&record);

@@ -1,5 +1,5 @@
-//! Writes to a client through pingora's session, each within a deadline, and ends a connection whose client may still be
-//! sending.
+//! Writes to a client through pingora's session, each within a deadline, and the end of a connection whose client may
+//! still be sending.
 //!
 //! Callers: [`super`], [`super::connection`], [`super::http2`], [`super::tls`], [`crate::server::admin::front`].
 
@@ -69,7 +69,6 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// For this client.
     pub(super) fn of(rest: Rest, unread: &Arc<Unread>) -> Self {
         let unread = unread.clone();
         let counted = rest.map(move |piece| piece.map(|piece| unread.carry(piece)));
@@ -89,6 +88,8 @@ impl Ahead {
             tokio::select! {
                 biased;
                 written = write.as_mut() => return written,
+                // Cancel-safe: a stream's `next` holds nothing between two polls. At most one piece more than the bound
+                // is held.
                 Some(piece) = self.rest.next(), if bytes < OF_BODY && self.here.len() < AHEAD => self.here.push_back(piece),
             }
         }
@@ -116,6 +117,7 @@ const READ_AT_ONCE: usize = 16 << 10;
 pub(crate) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     // The connection is dropped in any case.
     let _ended = timeout(LINGER, async {
+        // RFC 9112 §9.6: a socket that is closed while bytes arrive is reset, and the client may lose the answer.
         AsyncWriteExt::shutdown(&mut stream).await?;
         let (mut thrown_away, mut piece) = (0, BytesMut::with_capacity(READ_AT_ONCE));
         while thrown_away < MOST {

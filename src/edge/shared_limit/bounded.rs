@@ -1,4 +1,4 @@
-//! A bound on what Redis sends: more than the answers to the decisions that wait ends the connection.
+//! Bound on what Redis sends: more than the answers to the decisions that wait ends the connection.
 //!
 //! The library reads an answer of any length into memory. Callers: [`super::link`].
 
@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Bytes that may arrive before an answer is complete, and further ones for each decision that waits. An answer of our
 /// scripts has fewer than 100, an error of Redis a few hundred.
 const MOST: usize = 64 << 10;
+// With MOST_WAITING decisions 8 MiB.
 const EACH: usize = 512;
 
-/// The reading half of a connection.
 pub(super) struct Bounded<S> {
     pub stream: S,
     /// How many decisions wait.

@@ -1,6 +1,7 @@
-//! Connects to Redis, notices when it is gone, comes back to it, and reports what was decided meanwhile.
+//! Supervision of the connection to Redis: connects, notices when it is gone, comes back to it, and reports what was
+//! decided meanwhile.
 //!
-//! A new connection decides only after it has accepted a write and was told of what this process admitted alone.
+//! A new connection decides only after it has accepted a write and the report of what this process admitted alone.
 //! Callers: [`super`] writes the journal; [`crate::server`] runs it as a service.
 
 use std::collections::{HashMap, VecDeque};
@@ -27,7 +28,6 @@ const GOOD: Duration = Duration::from_secs(5);
 const BATCH: (usize, Duration) = (1024, Duration::from_secs(5));
 
 impl SharedLimit {
-    /// Keeps the connection until the process ends.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut pause = PAUSES.0;
         loop {
@@ -90,10 +90,10 @@ impl SharedLimit {
         }
     }
 
-    /// Reports everything in the journal to Redis.
     async fn tell(&self, link: &Link) -> Result<(), Lost> {
         while !self.journal.lock().is_empty() {
             let now = self.clock.now_mono();
+            // No lock across the wait: requests write into the journal meanwhile, and only this task takes from it.
             let entries = self.journal.lock().take(BATCH.0, now);
             let told = timeout(BATCH.1, link.replay(&entries, now)).await;
             match told.unwrap_or_else(|_elapsed| Err(Lost::slow(BATCH.1))) {
@@ -102,6 +102,7 @@ impl SharedLimit {
                     self.counters.replayed.fetch_add(entries.len() as u64 - refused, Ordering::Relaxed);
                 }
                 Err(lost) => {
+                    // Some may have been taken by Redis: under the same id they count once.
                     self.journal.lock().put_back(entries);
                     return Err(lost);
                 }
@@ -123,14 +124,10 @@ impl SharedLimit {
 /// How many entries are kept: 8 MiB at most.
 const MOST: usize = 1 << 17;
 
-/// One decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalEntry {
-    /// The client.
     pub key: ClientKey,
-    /// Its id.
     pub id: Id,
-    /// When it was admitted.
     pub at: Monotonic,
     /// Whether Redis may have admitted it although it was refused.
     pub withdrawn: bool,
@@ -184,7 +181,6 @@ impl Journal {
     }
 }
 
-/// Entries by client.
 pub(super) fn by_client(entries: &[JournalEntry]) -> HashMap<ClientKey, Vec<&JournalEntry>> {
     let mut clients: HashMap<ClientKey, Vec<&JournalEntry>> = HashMap::new();
     for entry in entries {

@@ -30,17 +30,14 @@ use super::bounded::Bounded;
 use super::keeper::{JournalEntry, by_client};
 use super::{ADMIT, Id, REPLAY};
 
-/// The beginning of each key.
 const PREFIX: &str = "grandstand:limit:";
 /// How long connecting may take, with TLS, AUTH and scripts.
 const CONNECT: Duration = Duration::from_secs(3);
 /// How many commands may wait to be written.
 const QUEUE: usize = 1024;
 
-/// What Redis decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Whether the request is admitted.
     pub admitted: bool,
     /// How many admissions count now.
     pub counted: u32,
@@ -74,7 +71,6 @@ pub(super) struct Link {
     admit: Script,
     replay: Script,
     driver: AbortHandle,
-    /// See [`Bounded`].
     unanswered: Arc<AtomicUsize>,
 }
 
@@ -210,6 +206,7 @@ impl Link {
     /// Sends a command; an error value of Redis becomes an `Err`.
     async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         let answer = self.connection.clone().send_packed_command(command).await;
+        // Also forgets what has come of other answers. The bound is for a flood, of which nothing is an answer.
         self.unanswered.store(0, Ordering::Relaxed);
         answer.and_then(Value::extract_error)
     }
@@ -240,7 +237,6 @@ pub(crate) enum Lost {
     /// No connection, or none any more.
     #[error("Redis cannot be reached: {}", Excerpt(.0))]
     Unreachable(String),
-    /// No answer in time.
     #[error("Redis did not answer within {0} ms")]
     Slow(u64),
     /// More decisions wait than there is room for.
@@ -249,19 +245,15 @@ pub(crate) enum Lost {
     /// AUTH failed, or was needed.
     #[error("Redis refuses the user name or password: check rate_limit.store")]
     Password,
-    /// The file cannot be read.
     #[error("rate_limit.store_password_file cannot be read: {0}")]
     PasswordFile(String),
-    /// It accepts no writes.
     #[error("Redis is a read-only replica: rate_limit.store must name the primary")]
     ReadOnly,
-    /// It accepts no more data.
     #[error("Redis has reached its memory limit (maxmemory)")]
     Full,
     /// It has just started.
     #[error("Redis is still loading its data")]
     Loading,
-    /// Another error of Redis.
     #[error("Redis answered with an error: {}", Excerpt(.0))]
     Refused(String),
     /// An answer that no script of ours gives.
@@ -275,7 +267,6 @@ impl Lost {
         matches!(self, Self::Refused(_) | Self::Unknown)
     }
 
-    /// No answer within this time.
     pub(super) fn slow(timeout: Duration) -> Self {
         Self::Slow(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX))
     }

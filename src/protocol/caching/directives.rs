@@ -27,7 +27,6 @@ pub struct ResponseDirectives {
     pub must_understand: bool,
     /// `max-age`; zero when it is malformed. The first of several counts (RFC 9111 §4.2.1).
     pub max_age: Option<Duration>,
-    /// `s-maxage`, as above.
     pub s_maxage: Option<Duration>,
     /// `stale-while-revalidate` (RFC 5861 §3), as above.
     pub stale_while_revalidate: Option<Duration>,
@@ -89,14 +88,12 @@ pub struct RequestDirectives {
     pub only_if_cached: bool,
     /// `max-age`; zero when it is malformed.
     pub max_age: Option<Duration>,
-    /// `min-fresh`, as above.
     pub min_fresh: Option<Duration>,
     /// `max-stale`: `Some(None)` without a bound, `Some(Some(_))` with one; zero when it is malformed.
     pub max_stale: Option<Option<Duration>>,
 }
 
 impl RequestDirectives {
-    /// Reads them.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut these = Self::default();
         for directive in members(headers, CACHE_CONTROL).map(Directive::of) {
@@ -124,7 +121,6 @@ impl RequestDirectives {
     }
 }
 
-/// One member of the list.
 #[derive(Clone, Copy)]
 struct Directive<'a> {
     name: &'a [u8],

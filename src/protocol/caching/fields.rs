@@ -1,4 +1,5 @@
-//! Which fields pass the cache: those of the origin's answer, and those of a client's request on an unknown path.
+//! Field filtering: which fields of the origin's answer pass the cache, and which of a client's request on an unknown
+//! path.
 //!
 //! Also the update of a stored header by a confirmation, and the fields of a request that its answer may depend on without
 //! saying so. Not the fields that this proxy adds. Callers: the cache and the client of the origin.
@@ -32,8 +33,8 @@ const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
     "http2-settings",
 ];
-/// Fields about the origin's listener, its limits or one request, not about the answer; and `X-Accel-Expires`, whose value is wrong by
-/// the time the answer leaves here.
+/// Fields about the origin's listener, its limits or one request, not about the answer; and `X-Accel-Expires`, whose
+/// value is wrong by the time the answer leaves here.
 const OF_THE_ORIGIN: [&str; 10] = [
     "alt-svc",
     "nel",
@@ -96,7 +97,6 @@ const TRACES: [&str; 8] = [
     "x-cloud-trace-context",
     "x-correlation-id",
 ];
-/// The purpose of forwarding a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// For an answer that may be cached for others.
@@ -173,6 +173,8 @@ pub(crate) fn onward(
     allowed: &Allowed,
     keyed: impl Fn(&HeaderName) -> bool,
 ) -> HeaderMap {
+    // DEVIATION: RFC 9111 §5.2 and RFC 9110 §7.6 have a cache forward a client's directives and all end-to-end fields.
+    // Here the operator lists them: one client's field must not change the answer for others.
     let mut fields = filtered(client, |name| {
         let text = name.as_str();
         if HOPS.contains(name) {
@@ -229,6 +231,8 @@ pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     }
     let hop_by_hop = HopByHop::of(validated);
     for name in validated.keys() {
+        // DEVIATION: RFC 9111 §3.2 replaces `Vary`, too. The values that selected the stored answer belong to its own
+        // one.
         if OF_THE_BYTES.contains(name) || *name == VARY || hop_by_hop.contains(name) {
             continue;
         }

@@ -48,7 +48,6 @@ impl Vary {
         if names.len() > MAX_FIELDS { Self::Star } else { Self::Fields(names) }
     }
 
-    /// Whether the answer depends on this field.
     pub fn names(&self, name: &HeaderName) -> bool {
         match self {
             Self::Fields(names) => names.contains(name),
@@ -78,7 +77,6 @@ enum SelectingValue {
 }
 
 impl Selecting {
-    /// The values of the fields that `vary` names.
     pub fn of(vary: &Vary, request: &HeaderMap) -> Self {
         let fields = match vary {
             Vary::Fields(names) => Some(names.iter().filter(|name| **name != ACCEPT_ENCODING)),
@@ -88,7 +86,6 @@ impl Selecting {
         Self { named, unnamed: Vec::new() }
     }
 
-    /// Also the values of these fields.
     #[must_use]
     pub fn and<'a>(mut self, unnamed: impl Iterator<Item = &'a HeaderName>, request: &HeaderMap) -> Self {
         for name in unnamed {
@@ -101,7 +98,6 @@ impl Selecting {
         self
     }
 
-    /// Whether this request has the same values.
     pub fn matches(&self, request: &HeaderMap) -> bool {
         self.matches_but(request, |_| false)
     }
@@ -122,7 +118,6 @@ impl Selecting {
         self.unnamed.is_empty()
     }
 
-    /// The compared fields that `Vary` names.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
         self.named.iter().flatten().map(|(name, _)| name)
     }

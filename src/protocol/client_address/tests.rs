@@ -1,4 +1,4 @@
-//! The table of walks, and that no header stops them.
+//! Client addresses: the table of walks, and that no header stops them.
 
 use super::*;
 use http::HeaderValue;

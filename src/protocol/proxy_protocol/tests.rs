@@ -1,4 +1,4 @@
-//! The table of headers, and what holds for any bytes.
+//! PROXY protocol headers: the table of them, and what holds for any bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -11,7 +11,6 @@ use crate::mirror::examiner::report::{Audits, Job};
 
 use super::{Reply, error, json_reply};
 
-/// The default number of samples.
 const SAMPLES: u64 = 20;
 
 /// Starts an audit, or joins the running one.
@@ -28,7 +27,6 @@ pub(super) fn ask(audits: Option<&Audits>, query: Option<&str>) -> Reply {
     reply
 }
 
-/// The running audit, or the last one.
 pub(super) fn show(audits: Option<&Audits>) -> Reply {
     let Some(audits) = audits else { return nothing_to_compare(StatusCode::NOT_FOUND) };
     json_reply(StatusCode::OK, &job_json(&audits.job()))

@@ -55,7 +55,6 @@ pub(crate) const EXACT: &str = "bundle-exact";
 /// Whether every detail could be read.
 pub(crate) const WHOLE: &str = "bundle-whole";
 
-/// Writes bundles and takes them in.
 pub(crate) struct Bundles {
     /// The kept snapshots; `None` in shield use.
     pub snapshots: Option<Snapshots>,
@@ -63,7 +62,6 @@ pub(crate) struct Bundles {
     pub details: Option<Details>,
     /// The dumps; `None` in shield use.
     pub dumps: Option<Dumps>,
-    /// The keys whose bundles are imported.
     pub trusted: TrustedKeys,
     /// The largest accepted bundle, in bytes.
     pub most: u64,
@@ -75,7 +73,6 @@ pub(crate) struct Bundles {
     pub uploading: Arc<Mutex<()>>,
 }
 
-/// Why an export or import failed.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("a shield keeps no snapshots; set mirror.enabled = true")]
@@ -135,7 +132,6 @@ impl Failed {
         }
     }
 
-    /// Whether the disk is full.
     fn lacks_room(&self) -> bool {
         let first: &(dyn std::error::Error + 'static) = self;
         std::iter::successors(Some(first), |error| (*error).source()).any(|cause| {
@@ -153,16 +149,12 @@ impl Failed {
     }
 }
 
-/// The answer.
 pub(crate) enum Sent {
-    /// A whole answer.
     Reply(Reply),
-    /// A bundle, or a dump.
     File(Box<BundleDownload>),
 }
 
 impl Bundles {
-    /// Answers a request whose head was read.
     pub(crate) async fn answer(&self, method: &Method, query: Option<&str>, session: &mut ServerSession) -> Sent {
         let done = if *method == Method::POST {
             self.import(query, session).await.map(Sent::Reply)
@@ -190,6 +182,7 @@ impl Bundles {
                 return Ok(Sent::File(Box::new(BundleDownload::of_dump(kind, dumps).await?)));
             }
         };
+        // Given back before the file is sent: a slow client holds up nobody.
         let _turn = self.turn.lock().await;
         let directory = self.directory.clone();
         blocking(move || {
@@ -213,6 +206,7 @@ impl Bundles {
             Claim::Signed(signature)
         };
         upload::check_length(&session.req_header().headers, self.most)?;
+        // Order: `uploading`, then `turn`. An upload takes its turn only when all of it is here.
         let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
         let file = upload::receive(session, &self.directory, self.most).await?;
         let (details, trusted) = (self.details.clone().ok_or(Failed::Shield)?, self.trusted.clone());
@@ -247,7 +241,7 @@ impl Bundles {
                 session.write_response_body(before, false).await?;
             }
         }
-        // Before the last piece: whoever has all of it may go, and a command's own process with it.
+        // Before the last piece: a client that has all of it may end, and with it the process, if that is a command's.
         if let Some((exported, snapshots)) = download.exported.zip(self.snapshots.clone()) {
             let remembered = tokio::task::spawn_blocking(move || snapshots.remember(exported)).await;
             if let Ok(Err(error)) = remembered {

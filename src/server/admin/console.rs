@@ -1,4 +1,4 @@
-//! The operator's console: static files that draw `/status` and `/history.json` in a browser.
+//! Operator's console: static files that draw `/status` and `/history.json` in a browser.
 //!
 //! They decide and know nothing that these two do not say. Their buttons send requests to this listener, so its checks
 //! apply to them. Callers: [`super::Admin`].
@@ -47,7 +47,6 @@ impl Default for Console {
     }
 }
 
-/// Whether the console has a file at this path.
 pub(super) fn has(path: &str) -> bool {
     FILES.iter().any(|(known, ..)| *known == path)
 }

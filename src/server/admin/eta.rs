@@ -1,17 +1,17 @@
-//! When the copy is complete, as it is told: an estimate that does not jump.
+//! Estimated time of completion: when the first copy is complete, without jumps.
 //!
-//! The pace of requests varies, and it rests while a snapshot is published. So an earlier end is told at once. While
-//! estimates move to later, none is told. Pure but for its memory. Callers: [`super::status`].
+//! The pace of requests varies, and it rests while a snapshot is published. So an earlier end is shown at once. While
+//! estimates move to later, none is shown. Pure but for its memory. Callers: [`super::status`].
 
 use std::time::Duration;
 
 use crate::clock::Monotonic;
 
-/// How much later an end may be than the one that was told before, and for how long, until none is told; and for how long
-/// estimates must not move to later until one is told again.
+/// How long estimates may be later than the end that was shown before none is shown; and for how long they must not move
+/// to later before one is shown again.
 const DOUBT: Duration = Duration::from_secs(15);
 
-/// The end that was told last; `None`: none.
+/// The end that was shown last; `None`: none.
 #[derive(Debug, Default)]
 pub(crate) struct Promise(Option<Told>);
 
@@ -20,12 +20,12 @@ struct Told {
     end: Monotonic,
     /// Since when estimates are later.
     later_since: Option<Monotonic>,
-    /// Until when none is told.
+    /// Until when none is shown.
     hidden_until: Option<Monotonic>,
 }
 
 impl Promise {
-    /// What is told of an estimate: the seconds until the end; `None`: nobody knows.
+    /// The shown estimate: seconds until the end; `None`: unknown.
     pub(super) fn told(&mut self, estimate: Option<u64>, now: Monotonic) -> Option<u64> {
         let Some(seconds) = estimate.filter(|seconds| *seconds > 0) else {
             self.0 = None;
@@ -51,7 +51,7 @@ impl Promise {
 mod tests {
     use super::*;
 
-    /// What is told of estimates, one every `step` seconds.
+    /// What is shown for estimates, one every `step` seconds.
     fn told(step: u64, estimates: &[u64]) -> Vec<Option<u64>> {
         let mut promise = Promise::default();
         let at = |n: usize| Monotonic::from_seconds(step * n as u64);

@@ -60,7 +60,6 @@ pub(crate) struct StatusFacts {
     pub admin: AdminFacts,
     pub snapshot: Option<SnapshotFacts>,
     pub rollback: Option<RollbackFacts>,
-    /// How many snapshots are kept.
     pub versions: Option<usize>,
     /// Listings in the current snapshot.
     pub listings: Option<u64>,
@@ -105,7 +104,6 @@ pub(crate) struct StatusFacts {
     pub replica: Option<ReplicaFacts>,
 }
 
-/// The admin listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct AdminFacts {
@@ -133,7 +131,6 @@ pub(crate) struct SnapshotFacts {
     pub open_points: Vec<String>,
 }
 
-/// The rollback that is in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RollbackFacts {
@@ -163,13 +160,11 @@ pub(crate) struct OriginFacts {
     /// A word of [`crate::origin::status::OriginState`].
     pub state: String,
     pub budget: Option<BudgetFacts>,
-    /// When the last refresh ended.
     pub refreshed_at: Option<String>,
     /// Until the next refresh is due; 0: it is due, or it runs; `None`: none is planned.
     pub next_refresh_seconds: Option<u64>,
     /// Until everything is mirrored; `None`: unknown, also while nothing advances or the end moves to later.
     pub eta_seconds: Option<u64>,
-    /// The running pass.
     pub pass: Option<Progress>,
     /// Whole passes that were completed.
     pub passes: u64,
@@ -190,7 +185,6 @@ impl OriginFacts {
     }
 }
 
-/// The origin's budget for one minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct BudgetFacts {
@@ -226,7 +220,6 @@ pub(crate) struct ParityFacts {
     pub last_at: Option<String>,
 }
 
-/// The rate limit for clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct LimitFacts {
@@ -236,7 +229,6 @@ pub(crate) struct LimitFacts {
     pub why: Option<String>,
     /// Of one client; `None`: no limit.
     pub requests_per_minute: Option<u32>,
-    /// How many clients are being counted.
     pub clients: usize,
     /// The Redis that counts for the fleet, without its password; `None`: none is configured, as for the fields below.
     pub url: Option<String>,
@@ -252,7 +244,6 @@ pub(crate) struct LimitFacts {
     pub forgotten: Option<u64>,
 }
 
-/// The connections of clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConnectionFacts {
@@ -272,7 +263,6 @@ pub(crate) struct CacheFacts {
     pub entries: u64,
 }
 
-/// How a reload ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ReloadFacts {

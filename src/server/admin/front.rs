@@ -1,7 +1,7 @@
 //! Deadlines and bounds for the admin listener: slow and silent clients are disconnected, and foreign requests refused.
 //!
-//! Bundles, which may be large, have a deadline per read and write; an upload has one for the whole as well. Callers: [`crate::server`] hands
-//! it to pingora, in front of [`super::Admin`].
+//! Bundles, which may be large, have a deadline per read and write; an upload has one for the whole as well. Callers:
+//! [`crate::server`] hands it to pingora, in front of [`super::Admin`].
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -44,7 +44,6 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// For reading the rest of an upload after the answer.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// The admin listener with deadlines.
 pub(crate) struct AdminFront {
     admin: Arc<Admin>,
     /// Whether whoever can connect may do everything: connections come from a socket whose permissions say who can.
@@ -55,7 +54,6 @@ pub(crate) struct AdminFront {
 }
 
 impl AdminFront {
-    /// A front before `admin`.
     pub(crate) fn new(admin: Admin, in_flight: InFlight, connections: Connections) -> Self {
         Self { admin: Arc::new(admin), trusts: false, in_flight, connections }
     }
@@ -77,6 +75,7 @@ impl ServerApp for AdminFront {
             connection.set_idle(Instant::now());
             let head = tokio::select! {
                 biased;
+                // First, so that a request that has arrived is answered before the connection leaves.
                 head = timeout(DEADLINE, request_head::read(&mut stream, None)) => head,
                 () = leave.as_mut() => return None,
             };

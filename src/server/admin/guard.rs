@@ -1,5 +1,5 @@
-//! Answers only requests for this listener. Refuses actions from other sites, and off loopback all actions without the
-//! token.
+//! Guard of the admin listener: only requests for this listener are answered. Actions from other sites are refused, and
+//! off loopback all actions without the token.
 //!
 //! A web page can make its own name point to this listener (DNS rebinding); a browser then reads what is here and sends
 //! the page's name in `Host`. That name is all that tells such a request from an operator's. Pure. Callers:
@@ -42,7 +42,6 @@ pub(crate) fn is_for_us(config: &AdminConfig, local: Option<IpAddr>, request: &P
     }
 }
 
-/// Why an action is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// `Origin` names another site (cross-site request).
@@ -54,7 +53,6 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// What to do about it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::ForeignOrigin => "actions from other sites are refused",
@@ -66,7 +64,6 @@ impl Refusal {
     }
 }
 
-/// Whether a request for this listener may write.
 pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
     let lines = |name: &'static str| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
     let text = |name| lines(name).next();
@@ -101,7 +98,7 @@ mod tests {
         headers
     }
 
-    /// What is told of a request to 10.0.0.7 with these values of `Host`.
+    /// The verdict on a request to 10.0.0.7 with these values of `Host`.
     fn refused(config: &AdminConfig, target: &str, hosts: &[&str]) -> Option<String> {
         let request = http::Request::get(target);
         let request = hosts.iter().fold(request, |request, host| request.header("host", *host));

@@ -1,5 +1,5 @@
-//! What is wrong with this server now: asks every place where something can be wrong, and adds what the age of the data
-//! says. The places decide and word it ([`crate::telemetry::findings`]).
+//! Health of this server: collects the findings of every place where something can be wrong, and adds what the age of the
+//! data says. The places decide and word it ([`crate::telemetry::findings`]).
 //!
 //! Callers: [`super::status`], [`super::history`].
 
@@ -26,7 +26,6 @@ pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Op
     refreshed_within.into_iter().chain(max_age).min()
 }
 
-/// What is told where so much work got no thread.
 fn too_few_threads(refused: u64) -> Option<Finding> {
     (refused > 0).then(|| {
         let text = format!("{} got no thread within 10 s and was dropped", counted(refused, "task"));
@@ -173,7 +172,6 @@ impl Status {
         }
     }
 
-    /// Whether requests can be answered.
     pub(crate) fn ready(&self) -> Result<(), String> {
         if self.usage == Use::Shield || self.current.get().is_some() {
             return Ok(());
@@ -183,7 +181,6 @@ impl Status {
         Err(all.into_iter().next().map_or_else(|| self.not_ready(), |finding| finding.text))
     }
 
-    /// Why there is no data yet.
     fn not_ready(&self) -> String {
         let pass = self.origin.as_ref().and_then(|origin: &OriginStatus| origin.picture().pass);
         match (self.usage, pass) {

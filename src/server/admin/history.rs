@@ -71,7 +71,6 @@ fn columns(samples: &[Option<Sample>], span: Span) -> Value {
 pub(crate) struct Sampler(pub Arc<Status>);
 
 impl Sampler {
-    /// Runs until the process stops.
     pub(crate) async fn run(self) {
         tokio::join!(self.look(), self.sample());
     }
@@ -101,7 +100,6 @@ impl Sampler {
     }
 }
 
-/// What the counters say now.
 fn read(status: &Status) -> HistorySample {
     let published = status.current.get();
     let picture = status.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `POST /reload`, and the last reload in `/status`.
 //!
-//! It reads no configuration and changes nothing itself: [`crate::server`] does. Callers: [`super::Admin`], [`super::status`];
-//! [`crate::server`] makes the reports.
+//! It reads no configuration and changes nothing itself: [`crate::server`] does. Callers: [`super::Admin`],
+//! [`super::status`]; [`crate::server`] makes the reports.
 
 use std::sync::Arc;
 
@@ -24,7 +24,6 @@ pub(crate) struct Reloads {
 }
 
 impl Reloads {
-    /// Records a reload.
     pub(crate) fn record(&self, report: ReloadFacts) {
         let report = Arc::new(report);
         if report.ok {
@@ -38,7 +37,6 @@ impl Reloads {
         self.last.load().as_deref().cloned()
     }
 
-    /// What reloads left to be done.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let at = |report: &ReloadFacts| report.at.clone().unwrap_or_default();
         let (last, applied) = (self.last.load(), self.applied.load());

@@ -17,18 +17,14 @@ use crate::protocol::freshness::is_from_the_future;
 
 use super::{Reply, error, json_reply};
 
-/// A command on snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// List every kept snapshot.
     List,
     /// Serve a kept snapshot until the release.
     Rollback(String),
     /// Serve the newest again; a publisher whose number is too far ahead begins again.
     Release,
-    /// Pin a snapshot.
     Pin(String),
-    /// Unpin a snapshot.
     Unpin(String),
     /// Read every block of a kept snapshot with its details, and compare them with their hashes.
     Verify(String),
@@ -37,7 +33,6 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The action of a path on the admin listener.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         let mut segments = path.strip_prefix("/snapshots/")?.split('/');
         let (first, second, rest) = (segments.next()?, segments.next(), segments.next());
@@ -52,7 +47,6 @@ impl Action {
         }
     }
 
-    /// The path on the admin listener.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::List => "/snapshots".to_owned(),
@@ -170,7 +164,6 @@ pub(super) async fn perform(snapshots: Option<&Snapshots>, action: Action, now: 
     }
 }
 
-/// The HTTP status of a refusal.
 pub(super) const fn status_of(error: &SnapshotsError) -> StatusCode {
     match error {
         SnapshotsError::Unknown(_) => StatusCode::NOT_FOUND,

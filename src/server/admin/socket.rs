@@ -1,8 +1,8 @@
 //! The Unix socket `admin.sock` in the data directory, on which commands reach the server that has the directory.
 //!
-//! Its permissions are the trust: only the owner of the directory and root can connect. It is made before it has its name.
-//! Where it cannot be made, it is tried again, a finding says why, and commands use `admin.listen`. Callers: [`crate::server`];
-//! commands connect to it.
+//! Its permissions are the trust: only the owner of the directory and root can connect. It is made before it has its
+//! name. Where it cannot be made, it is tried again, a finding says why, and commands use `admin.listen`. Callers:
+//! [`crate::server`]; commands connect to it.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -22,7 +22,6 @@ use tokio::time::timeout;
 use crate::data::store::DataDir;
 use crate::telemetry::findings::{Finding, Kind};
 
-/// The name of the socket.
 const NAME: &str = "admin.sock";
 /// Its name until it has its permissions; not longer.
 const UNFINISHED: &str = "admin.next";
@@ -34,7 +33,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(10);
 const ROOT: u32 = 0;
 
-/// The socket in a data directory, by its path.
 pub(crate) fn path_in(data_dir: &Path) -> PathBuf {
     data_dir.join(NAME)
 }
@@ -73,7 +71,6 @@ struct Bound {
     file: File,
 }
 
-/// What is known of a socket that has its name.
 #[derive(Clone, Copy)]
 struct File {
     /// By which another file of its name is known.
@@ -88,7 +85,6 @@ impl File {
     }
 }
 
-/// A socket of which connections are accepted.
 struct Listening {
     listener: UnixListener,
     file: File,
@@ -126,6 +122,7 @@ impl AdminSocket {
                 continue;
             };
             // Now and then it is looked whether it still has its name.
+            // Cancel-safe: a connection that is not accepted waits in the queue.
             let accepted = timeout(LOOK, listening.accept()).await;
             match accepted {
                 Ok(Ok(Some(stream))) => return stream,
@@ -153,6 +150,7 @@ impl Drop for AdminSocket {
 fn bind(data_dir: &Path) -> io::Result<Bound> {
     let (path, unfinished) = (path_in(data_dir), data_dir.join(UNFINISHED));
     let length = path.as_os_str().as_bytes().len();
+    // Both names have ten letters: what is checked for one holds for the other.
     if length > LONGEST {
         let why = format!("its path has {length} bytes, and the system allows {LONGEST}");
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
@@ -170,6 +168,7 @@ fn bind(data_dir: &Path) -> io::Result<Bound> {
         chown(&unfinished, Some(owner.uid()), Some(owner.gid()))?;
     }
     let number = fs::metadata(&unfinished)?.ino();
+    // Last, so that under its name it never has other permissions. The name of a killed server's socket is replaced.
     fs::rename(&unfinished, &path)?;
     Ok(Bound { listener, file: File { number, users: [ROOT, own, owner.uid()] } })
 }

@@ -46,27 +46,20 @@ use super::process::Process;
 use super::reload::Reloads;
 use super::socket::SocketState;
 
-/// The public HTTPS listener.
 pub(crate) struct TlsStatus {
-    /// Its addresses.
     pub listen: Vec<SocketAddr>,
     /// The certificate for new connections.
     pub certificate: Arc<Current>,
 }
 
-/// The state that `/status` shows.
 pub(crate) struct Status {
-    /// How this process is used.
     pub usage: Use,
     /// The public addresses.
     pub listen: Vec<SocketAddr>,
     /// The data directory, an absolute path.
     pub data_dir: String,
-    /// When this process began to serve.
     pub started_at: WallTime,
-    /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
-    /// The current snapshot.
     pub current: SnapshotPointer,
     /// The origin's health; `None` offline.
     pub origin: Option<OriginStatus>,
@@ -81,18 +74,15 @@ pub(crate) struct Status {
     /// The kept snapshots; `None` in shield use.
     pub snapshots: Option<Snapshots>,
     pub cache: Cache,
-    /// The counters.
     pub telemetry: Telemetry,
     pub limiter: Arc<Limiter>,
     /// The limit of the fleet; `None`: this process counts by itself.
     pub shared: Option<Arc<SharedLimit>>,
     /// `ttl`: the time by which a refresh must have happened.
     pub settings: Settings,
-    /// How the last reload ended.
     pub reloads: Reloads,
     /// Whether commands find this server in its data directory.
     pub socket: SocketState,
-    /// The address of the admin listener.
     pub admin: SocketAddr,
     /// `bundle.max_age`; `None`: any age.
     pub max_age: Option<Duration>,
@@ -101,31 +91,25 @@ pub(crate) struct Status {
     pub origin_url: Option<String>,
     /// The address of the proxy on the way to the origin; `None`: it is asked directly.
     pub origin_proxy: Option<String>,
-    /// The access log, if any.
     pub access: InEffect,
-    /// Samples of the last hours.
     pub history: History,
-    /// What is raised.
     pub findings: Findings,
     /// The publisher; `None`: nothing is written to an object store.
     pub publish: Option<PublishStatus>,
     /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
-    /// Whether this is a demo.
     pub is_demo: bool,
-    /// The end of the copy that was told last.
+    /// The end of the copy that was shown last.
     pub promise: Mutex<Promise>,
 }
 
 impl TlsStatus {
-    /// Until the certificate expires.
     pub(super) fn seconds_left(&self, now: WallTime) -> i64 {
         self.certificate.until().seconds_since(now)
     }
 }
 
 impl Status {
-    /// Whether a snapshot is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
     }
@@ -140,7 +124,6 @@ impl Status {
         is_certified && self.origin.as_ref().is_some_and(looked) && details.is_complete(&published.dataset)
     }
 
-    /// Every fact of `/status` at this instant.
     pub(crate) fn facts(&self) -> StatusFacts {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         // What is published meanwhile must not be healthy without its data.

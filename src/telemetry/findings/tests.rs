@@ -15,7 +15,6 @@ Everything that can be wrong has one name, which `grandstand status`, `/status`,
 a minute more, as `no longer`.
 ";
 
-/// The groups of the page.
 const GROUPS: [(Weight, &str); 3] = [
     (Weight::Yes, "Unhealthy"),
     (Weight::Old, "Unhealthy once the data is too old, or there is none, and this is why"),
@@ -139,7 +138,6 @@ fn what_is_over_says_so_until_it_is_gone() {
     assert_eq!(told(failed())[0], ("the reload failed".to_owned(), Kind::ReloadFailed.todo().to_owned()));
 }
 
-/// What was logged.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

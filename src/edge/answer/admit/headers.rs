@@ -1,4 +1,4 @@
-//! Reads the headers of a request in one pass, and refuses a bad host, size or body.
+//! Headers of a request, read in one pass; a bad host, size or body is refused.
 //!
 //! Not its path, and not its query. Callers: [`super`]; [`crate::edge::answer`] for requests that cannot be read.
 
@@ -29,13 +29,11 @@ pub(crate) const MOST_HEAD: usize = 48 << 10;
 pub(super) struct Noted<'a> {
     /// All names and values together, in bytes.
     pub size: usize,
-    /// `Host`.
     pub host: Option<&'a HeaderValue>,
     /// Whether a body is announced. `Content-Length: 0` announces none.
     pub body: bool,
     /// Whether there is `Accept-Encoding`.
     pub wishes: bool,
-    /// Whether there are conditions.
     pub conditional: bool,
     /// Whether there is `Via` or `CDN-Loop`.
     pub relayed: bool,

@@ -1,4 +1,4 @@
-//! Requests before anything is looked up: methods, hosts, sizes, limits, paths.
+//! Admission: methods, hosts, sizes, limits, paths.
 
 use http::HeaderValue;
 

@@ -1,4 +1,4 @@
-//! The head of an origin's answer: its fields and ours, after the client's conditions and ranges.
+//! Head of an origin's answer: its fields and ours, after the client's conditions and ranges.
 //!
 //! Any field may be in it, any number of times, and the 304 and the part are made by taking fields away. Callers:
 //! [`crate::edge::answer`].

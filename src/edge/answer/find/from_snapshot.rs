@@ -1,4 +1,4 @@
-//! Finds what the snapshot has: a page of the list, a taxonomy, a detail, what changed. What is in doubt or missing is
+//! Answers from the snapshot: a page of the list, a taxonomy, a detail, what changed. What is in doubt or missing is
 //! asked of the origin.
 //!
 //! Callers: [`super`].
@@ -236,6 +236,7 @@ impl Finder {
         if let Some(reply) = kept.clone().filter(|reply| reply.epoch() == published.epoch) {
             return Ok(Found::of_snapshot(reply, published, false));
         }
+        // Read before the detail: what arrives meanwhile makes another one.
         let revision = details.revision();
         let (record, forwarded) = match details.read(id).await {
             Ok(Some(record)) => (record, None),
@@ -271,6 +272,8 @@ impl Finder {
         }
         let (shown, body) = (published.clone(), record.body);
         let made = rendered(body.len() > LARGE, move || render::detail(&shown, body)).await?;
+        // DEVIATION: with our tag and the snapshot's `Age`, although the origin has just sent it: the next request
+        // finds it stored, and must get the same.
         if forwarded.is_some() {
             return Ok(Found::Snapshot(FromSnapshot { reply: Arc::new(made), published, forwarded, pinned: false }));
         }
@@ -326,7 +329,6 @@ impl Finder {
     }
 }
 
-/// Why a search has no result.
 pub(in crate::edge::answer) fn unsearched(why: NotSearched) -> Problem {
     match why {
         NotSearched::Unselected(why) => unselected(&why, Problem::unavailable),

@@ -1,7 +1,7 @@
-//! Finds the answer to an open case: by the meaning of its row, if the examiner found it, else the origin's own.
+//! Answers to open cases: by the meaning of the row, if the examiner found it, else the origin's own.
 //!
-//! [`crate::data::snapshot::odd`] decides what is odd, and what it selects. Our own table counts only where nobody can be asked.
-//! Callers: [`super`].
+//! [`crate::data::snapshot::odd`] decides what is odd, and what it selects. Our own table counts only where nobody can
+//! be asked. Callers: [`super`].
 
 use std::sync::Arc;
 
@@ -18,13 +18,10 @@ use crate::protocol::problem::Problem;
 
 use super::{Finder, Found, NamedSnapshot};
 
-/// An open case, and how it is answered.
 pub(super) enum OddFound {
     /// As it stands, by the meaning of its row.
     AsAsked,
-    /// Another list.
     List(Applied),
-    /// An error.
     Problem(Problem),
     /// The origin's answer to this path.
     Through(String),
@@ -89,7 +86,6 @@ impl Finder {
         }
     }
 
-    /// The list that an odd request comes to.
     pub(super) async fn odd_list(
         &self,
         named: NamedSnapshot,
@@ -108,7 +104,6 @@ impl Finder {
         Ok(Found::of_snapshot(Arc::new(reply), published, pinned))
     }
 
-    /// Answers a query that the parser calls odd.
     pub(super) async fn odd(
         &self,
         published: Arc<Snapshot>,

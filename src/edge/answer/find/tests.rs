@@ -1,4 +1,4 @@
-//! Answers from the current and from kept snapshots, and what is forwarded.
+//! Lookup: answers from the current and from kept snapshots, and what is forwarded.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Downloads beside publications, and each other.
+//! Downloads: beside publications, and beside each other.
 
 use std::net::Ipv4Addr;
 
@@ -63,7 +63,6 @@ impl Rig {
         self.snapshots.publish(seen, &dataset, meta, States::default()).unwrap();
     }
 
-    /// A download of everything that has just begun.
     async fn begun(&self) -> Download {
         let chosen = self.dumps.choose(DumpKind::Ndjson, FileQuery::default(), CLIENT).await.unwrap();
         let mut selected = chosen.open(Coding::Identity, None).await.unwrap();

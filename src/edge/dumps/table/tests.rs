@@ -9,7 +9,6 @@ fn summary(raw: &str) -> Summary {
     Summary { id: ListingId(1), hash: ContentHash::default(), raw: Bytes::copy_from_slice(raw.as_bytes()) }
 }
 
-/// The table of some listings.
 fn table(rows: &[&str]) -> String {
     let mut columns = Columns::default();
     for row in rows {
@@ -72,7 +71,6 @@ fn so_many_columns_that_no_table_is_meant_are_refused() {
     assert!(matches!(columns.learn(&summary(r#"{"one more":1}"#)), Err(DumpError::Columns(MOST_COLUMNS))));
 }
 
-/// Any JSON value, and its cell.
 fn value() -> impl Strategy<Value = (String, String)> {
     let quoted = |text: String| (Value::from(text.as_str()).to_string(), text);
     prop_oneof![

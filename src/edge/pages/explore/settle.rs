@@ -1,4 +1,4 @@
-//! Slugs and points in the place of the names that people write.
+//! Resolution of names: slugs and points in the place of the names that people write.
 //!
 //! Callers: [`super`].
 

@@ -1,4 +1,4 @@
-//! What the finder says: how many venues there are, of what and where, and which words of the query mean nothing.
+//! Wording of the finder: how many venues there are, of what and where, and which words of the query mean nothing.
 //!
 //! Callers: [`super`].
 

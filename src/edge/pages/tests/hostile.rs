@@ -1,4 +1,4 @@
-//! Data that has no end in any place, on every page.
+//! Hostile data: texts and lists without end in any place, on every page.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a venue is and where, in a line with links, and for the head of its page.
+//! Headline of a venue: what it is and where, in a line with links, and for the head of its page.
 //!
 //! Callers: [`super`].
 

@@ -1,4 +1,4 @@
-//! What is around a venue: a map, ways to go there, and the nearest other venues.
+//! Surroundings of a venue: a map, ways to go there, and the nearest other venues.
 //!
 //! Callers: [`super`].
 

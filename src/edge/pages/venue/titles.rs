@@ -7,7 +7,6 @@ use crate::edge::pages::detail::{Value, plain};
 const CHANGED: &str = "Last changed";
 const ADDED: &str = "Added";
 
-/// Plain names and their titles.
 const TITLES: [(&str, &str); 18] = [
     ("modified", CHANGED),
     ("modifiedat", CHANGED),

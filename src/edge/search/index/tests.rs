@@ -75,8 +75,8 @@ fn naive_words(listing: &Value) -> BTreeMap<String, BTreeSet<ListingField>> {
     words
 }
 
-/// What one word, so many after the first, is worth in a listing, by comparing it with each of the listing's words; `None`: it
-/// does not match. `is_last`: `None` for two words as one.
+/// What one word, so many after the first, is worth in a listing, by comparing it with each of the listing's words;
+/// `None`: it does not match. `is_last`: `None` for two words as one.
 fn naive_rank(listing: &Value, word: &str, at: usize, is_where: bool, is_last: Option<bool>) -> Option<Rank> {
     let of_word = |(own, fields): (&String, &BTreeSet<ListingField>)| {
         let found = Occurrence::within(fields.iter().map(|field| *field as u32));

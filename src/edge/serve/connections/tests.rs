@@ -1,4 +1,4 @@
-//! Which connections are accepted, closed and told to end.
+//! Connections: which are accepted, closed and asked to end.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
@@ -160,7 +160,6 @@ fn a_connection_closes_when_it_has_been_idle_for_so_long_and_each_knows_that_the
     assert!(!has_to_go(&open[0]), "it was idle a moment ago");
 }
 
-/// What a test does with the connections.
 #[derive(Clone, Debug)]
 enum Step {
     Admit(u32),

@@ -1,4 +1,4 @@
-//! The output of an HTTP/2 connection: answers that are ready together are sent together.
+//! Output of an HTTP/2 connection: answers that are ready together are sent together.
 //!
 //! The HTTP/2 code flushes after each frame with data: a system call, and over TLS a record, for each answer. Here such
 //! a flush does nothing; [`Outbox::send`] flushes when no more answers are ready.
@@ -32,6 +32,7 @@ const TURN: usize = 16 << 10;
 /// Room for the first bytes that wait: a few small answers.
 const FIRST: usize = 16 << 10;
 
+// Never contended: one task polls both the HTTP/2 code and `send`. Not held between two polls.
 /// A connection whose output waits until it is sent; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Outbox(Arc<Mutex<OutboxState>>);
@@ -83,8 +84,8 @@ impl Outbox {
     }
 
     /// Sends what waits, and begins another turn of reading, whenever it is polled. Ends only with an error of the
-    /// connection, or when the client has taken neither what was due ([`crate::edge::limit::unread`]) nor all that waited within
-    /// [`WRITE_TIMEOUT`].
+    /// connection, or when the client has taken neither what was due ([`crate::edge::limit::unread`]) nor all that
+    /// waited within [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(error),

@@ -48,7 +48,6 @@ fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
 struct Server {
     admitted: Arc<Connection>,
     in_flight: InFlight,
-    /// How many answers were made.
     made: Arc<AtomicUsize>,
     serving: JoinHandle<Instant>,
 }
@@ -64,7 +63,6 @@ struct Client {
     got: HashMap<u32, usize>,
     complete: usize,
     reset: Vec<u32>,
-    /// Whether it heard that the connection ends.
     is_told: bool,
 }
 

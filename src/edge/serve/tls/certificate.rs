@@ -1,4 +1,4 @@
-//! A certificate chain and its key, read from two PEM files and checked before use, and their renewal: when the files are
+//! Certificate chain and key, read from two PEM files and checked before use, and their renewal: when the files are
 //! replaced (by certbot ...), new connections get the new certificate within seconds. A broken new file only shows in the
 //! log and in `/status`.
 //!
@@ -26,12 +26,10 @@ use crate::tasks::threads::Periodic;
 use crate::telemetry::findings::{Finding, Kind};
 use crate::words::remedy;
 
-/// Where certificate chain and key are.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     /// The chain, the server's own certificate first.
     pub cert: PathBuf,
-    /// The key of the first certificate.
     pub key: PathBuf,
 }
 
@@ -68,20 +66,17 @@ enum Problem {
     OtherKey(PathBuf),
 }
 
-/// The concern about the certificate of an authority. `openssl req -x509` makes one unless it is told otherwise.
+/// The concern about the certificate of an authority. `openssl req -x509` makes one by default.
 const AUTHORITY: &str = "the certificate is that of an authority (CA:TRUE): many clients refuse it for a server; make one with \
                          CA:FALSE (openssl req -x509 -addext basicConstraints=critical,CA:FALSE), or have the authority sign one";
 
-/// A chain and its key, fit to be served.
 #[derive(Debug)]
 pub(crate) struct Certificate {
-    /// The certificate for handshakes.
     pub key: Arc<CertifiedKey>,
     /// From when the first certificate is valid.
     pub from: WallTime,
     /// Until when.
     pub until: WallTime,
-    /// Whether it is that of an authority.
     is_authority: bool,
 }
 
@@ -120,17 +115,14 @@ impl Contents {
 }
 
 impl Files {
-    /// Reads and checks both files.
     pub(crate) fn certificate(&self, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         self.judge(&self.read(), provider)
     }
 
-    /// Reads both files.
     pub(crate) fn read(&self) -> Contents {
         Contents { cert: bytes(&self.cert), key: bytes(&self.key) }
     }
 
-    /// Checks the contents.
     pub(crate) fn judge(&self, contents: &Contents, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         let cert = |problem| Unusable { key: "tls.cert", path: self.cert.clone(), problem };
         let key = |problem| Unusable { key: "tls.key", path: self.key.clone(), problem };
@@ -195,7 +187,8 @@ fn not_pem(bytes: &[u8], error: pem::Error) -> Problem {
     if is_encrypted(bytes) { Problem::EncryptedKey } else { Problem::NotPem(error) }
 }
 
-/// Whether there is an encrypted key, of PKCS#8 or of the older form (RFC 1421 §4.6.1.1), whose fields look like a broken key.
+/// Whether there is an encrypted key, of PKCS#8 or of the older form (RFC 1421 §4.6.1.1), whose fields look like a
+/// broken key.
 fn is_encrypted(bytes: &[u8]) -> bool {
     let marks: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
     marks.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some())
@@ -212,10 +205,8 @@ fn hint(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// How often the files are looked at.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The certificate that is served.
 #[derive(Debug)]
 pub(crate) struct Current {
     certificate: ArcSwap<Certificate>,
@@ -223,7 +214,6 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// The end of its validity.
     pub(crate) fn until(&self) -> WallTime {
         self.certificate.load().until
     }
@@ -246,7 +236,6 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// A certificate whose files are watched.
 pub(crate) struct Watched {
     renewal: Arc<Mutex<Renewal>>,
     _thread: Periodic,
@@ -255,6 +244,8 @@ pub(crate) struct Watched {
 impl Watched {
     /// Looks at the files now, or at other ones from now on; whether there is a new certificate. It blocks.
     pub(crate) fn look(&self, files: Option<Files>) -> bool {
+        // Held while the files are read, so that the thread and an operator look in turns. Order: this lock, then
+        // `problem`.
         let mut renewal = self.renewal.lock();
         if let Some(files) = files {
             renewal.files = files;
@@ -279,7 +270,6 @@ pub(crate) struct Renewal {
     doubtful: Option<blake3::Hash>,
 }
 
-/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 enum FilesLook {
     Unchanged,
@@ -290,7 +280,6 @@ enum FilesLook {
 }
 
 impl Renewal {
-    /// Reads the files for the first time.
     pub(crate) fn new(files: Files, provider: Arc<CryptoProvider>) -> Result<Self, Vec<Unusable>> {
         let contents = files.read();
         let certificate = files.judge(&contents, &provider)?;
@@ -309,6 +298,7 @@ impl Renewal {
         let renewal = Arc::new(Mutex::new(self));
         let (looked, mut is_first) = (renewal.clone(), true);
         let work = move || {
+            // The files have just been read, and the thread works before its first pause.
             if !std::mem::take(&mut is_first) {
                 let mut renewal = looked.lock();
                 let contents = renewal.files.read();

@@ -1,4 +1,4 @@
-//! Reads the query of `GET /bundle`: a bundle, or a dump.
+//! Query of `GET /bundle`: a bundle, or a dump.
 //!
 //! Callers: [`super`].
 
@@ -7,21 +7,17 @@ use percent_encoding::percent_decode_str;
 use super::Failed;
 use crate::api::route::DumpKind;
 
-/// What is to be exported.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// A bundle.
     Bundle {
         /// The base of a delta; `None`: a full bundle.
         since: Option<String>,
         /// Whether every detail must be in it.
         complete: bool,
     },
-    /// A dump.
     Dump(DumpKind),
 }
 
-/// What a query asks for.
 pub(super) fn wanted(query: Option<&str>) -> Result<Wanted, Failed> {
     let (mut since, mut format, mut complete) = (None, None, false);
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {

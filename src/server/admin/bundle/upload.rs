@@ -1,4 +1,4 @@
-//! Receives the body of `POST /bundle` into a file without a name.
+//! Upload of a bundle: the body of `POST /bundle`, received into a file without a name.
 //!
 //! An unsuitable upload is refused before it is stored: by its announced length, and by its first bytes. A slow client
 //! would block other uploads, so an upload has a deadline that moves with the received bytes, and one for the whole.
@@ -23,7 +23,6 @@ const GRACE: Duration = Duration::from_secs(20);
 /// The slowest pace of an upload, in bytes a second.
 const SLOWEST: u64 = 64 << 10;
 
-/// The longest time for an upload.
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 
 /// Refuses an upload that announces more than `most` bytes.
@@ -58,6 +57,8 @@ pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most:
         }
         file.write_all(&piece).await.map_err(fail)?;
     }
+    // Tokio writes behind: without this, an error of the last write would be lost. No sync, because the file does not
+    // outlive the process.
     file.flush().await.map_err(fail)?;
     let mut file = file.into_std().await;
     file.rewind().map_err(fail)?;
