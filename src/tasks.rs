@@ -32,9 +32,9 @@ pub(crate) fn refused() -> u64 {
 }
 
 fn refuse() -> Aborted {
-    let before = refused();
-    // Not under the lock of the look: of two at once one may not be counted. The number is for people.
-    *REFUSED.lock() = Some((before + 1, Instant::now()));
+    let mut refused = REFUSED.lock();
+    refused.take_if(|(_, at)| at.elapsed() >= TOLD);
+    *refused = Some((refused.map_or(0, |(count, _)| count) + 1, Instant::now()));
     Aborted::NoThread
 }
 

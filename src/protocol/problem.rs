@@ -14,7 +14,8 @@ use crate::words::counted;
 /// The media type of a problem document (RFC 9457 §6.1).
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 /// The dumps: a server without them says no more than that.
-const FILES: [&[u8]; 4] = [b"/listings.csv", b"/listings.geojson", b"/listings.ndjson", b"/details.ndjson"];
+const FILES: [&[u8]; 5] =
+    [b"/listings.csv", b"/listings.geojson", b"/listings.ndjson", b"/details.csv", b"/details.ndjson"];
 /// The most characters of a client's value that are repeated.
 const MAX_VALUE: usize = 200;
 
@@ -488,6 +489,7 @@ mod tests {
             ("/dumps/listings.json", "listings.ndjson", true),
             ("/venues/dumps/x", "details.ndjson", true),
             ("/dumps/listings.csv", "details.ndjson", false),
+            ("/dumps/details.csv", "details.ndjson", false),
             ("/listings.json", "/api/listings.json; / lists", true),
             ("/api", "/api/listings.json", true),
             ("/", "/ lists", false),

@@ -56,8 +56,8 @@ impl Systemd {
         self.beats.lock().push(beat.clone());
         tokio::spawn(async move {
             loop {
-                // Each service must beat between two looks, which are 5 s apart at most: it does up to a limit of 40 s.
-                tokio::time::sleep(watchdog / 8).await;
+                // Several times between two looks.
+                tokio::time::sleep(looks_every(Some(watchdog)) / 4).await;
                 beat.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -67,7 +67,7 @@ impl Systemd {
     pub(super) fn start(&self, status: Arc<Status>, services: usize) -> Option<io::Result<Periodic>> {
         std::env::var_os("NOTIFY_SOCKET")?;
         let systemd = self.clone();
-        let watchdog = watchdog().map(|limit| limit / 2);
+        let watchdog = watchdog();
         let (mut told, mut looked, mut seen) = (String::new(), None::<Instant>, None::<Vec<u64>>);
         let work = move || {
             if looked.is_none_or(|looked| looked.elapsed() >= RENEWED) {
@@ -97,8 +97,13 @@ impl Systemd {
                 }
             }
         };
-        Some(Periodic::start("systemd", watchdog.unwrap_or(RENEWED).min(RENEWED), work))
+        Some(Periodic::start("systemd", looks_every(watchdog), work))
     }
+}
+
+/// How often the status line and the beats are looked at, given the limit of the watchdog.
+fn looks_every(watchdog: Option<Duration>) -> Duration {
+    watchdog.map_or(RENEWED, |limit| (limit / 2).min(RENEWED))
 }
 
 fn tell(states: &[NotifyState<'_>]) {
@@ -145,6 +150,14 @@ mod tests {
             (&[2], &[3, 1], true),
         ] {
             assert_eq!(all_moved(before, now, 2), moved, "{before:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn the_watchdog_is_told_twice_within_its_limit_and_the_status_line_is_never_old() {
+        let seconds = Duration::from_secs;
+        for (limit, looks) in [(None, 5), (Some(seconds(60)), 5), (Some(seconds(3600)), 5), (Some(seconds(8)), 4)] {
+            assert_eq!(looks_every(limit), seconds(looks), "{limit:?}");
         }
     }
 }
