@@ -1,4 +1,5 @@
-//! What is held, in memory and on disk. It decides neither what is fetched nor what is answered.
+//! Data: snapshots, details and cached answers, in memory and on disk. It decides neither what is fetched nor what is
+//! answered.
 //!
 //! | room | what it is |
 //! |---|---|

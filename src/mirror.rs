@@ -1,4 +1,4 @@
-//! The mirror keeps the copy of the origin: crawl, refresh, details, and what its queries mean there.
+//! Mirror: the copy of the origin, kept by crawl, refresh and details; and what its queries mean there.
 //!
 //! It decides what is published and asks for it; it answers no client, and neither sends requests itself
 //! ([`crate::origin`]) nor stores ([`crate::data`]).
@@ -52,18 +52,12 @@ use copies::Copies;
 pub struct MirrorContext {
     /// Pages and taxonomies, and the way to the origin.
     pub copies: Copies,
-    /// The store of both.
     pub store: Arc<Store>,
-    /// The newest snapshot.
     pub newest: SnapshotPointer,
-    /// The details.
     pub details: Details,
     /// What requests mean at the origin.
     pub verdicts: Verdicts,
-    /// Commands to the mirror.
     pub commands: Commands,
-    /// The configuration in effect.
     pub settings: Settings,
-    /// The clock.
     pub clock: Clock,
 }

@@ -56,146 +56,65 @@ const MAGIC: [u8; 8] = *b"\x89GSB\r\n\x1a\n";
 /// Progress: bytes done, and in all.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Why a bundle is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// The file cannot be read.
     #[error("the bundle cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// The file has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// The file is not a bundle.
     #[error("not a bundle: `grandstand bundle export` writes bundles")]
     NotABundle,
-    /// The file is the text of a signature or a key.
     #[error("this is a signature or a key of minisign; name the bundle beside it, without .minisig")]
     Minisign,
     /// A transfer converted line ends, or dropped the eighth bit.
     #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]
     TextMode,
-    /// It has another format.
     #[error("bundle format {found}, but this program reads formats 1 to {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
-    Version {
-        /// The file's format number.
-        found: u16,
-    },
-    /// The file ends too soon.
+    Version { found: u16 },
     #[error("truncated at byte {length}, in {at}")]
-    Truncated {
-        /// The file's length.
-        length: u64,
-        /// The incomplete part.
-        at: PartPosition,
-    },
-    /// The file ends without the end part.
+    Truncated { length: u64, at: PartPosition },
     #[error("truncated at byte {length}: {wanted} should follow part {after}")]
     Ends {
-        /// The file's length.
         length: u64,
         /// The last complete part; 0: none.
         after: u32,
-        /// The expected part.
         wanted: &'static str,
     },
-    /// A part does not have its hash.
     #[error("altered: {0} does not match its hash")]
     Altered(PartPosition),
-    /// A part has an unknown kind.
     #[error("part {part} at byte {offset} has the unknown kind {kind}")]
-    UnknownKind {
-        /// Number of the part.
-        part: u32,
-        /// Where it begins.
-        offset: u64,
-        kind: u8,
-    },
-    /// A part has unknown flags.
+    UnknownKind { part: u32, offset: u64, kind: u8 },
     #[error("{0} has unknown flags")]
     UnknownFlags(PartPosition),
-    /// A part stands where another must.
     #[error("{at} is out of order; expected: {}", wanted.as_str())]
-    Unexpected {
-        /// The part.
-        at: PartPosition,
-        /// The expected kind.
-        wanted: PartKind,
-    },
-    /// A part announces more than the limit.
+    Unexpected { at: PartPosition, wanted: PartKind },
     #[error("{at} would unpack to {raw} bytes; the limit for such a part is {}", at.kind.most_raw())]
-    TooLarge {
-        /// The part.
-        at: PartPosition,
-        /// The length.
-        raw: u64,
-    },
+    TooLarge { at: PartPosition, raw: u64 },
     /// The parts together would unpack to more than a file of this length can hold in good faith.
     #[error("{at}: the parts up to here would unpack to {raw} bytes; the limit for a file of this length is {most}")]
     Bomb {
-        /// The part that exceeds the limit.
         at: PartPosition,
         /// The sum of the lengths.
         raw: u64,
-        /// The bound.
         most: u64,
     },
     /// The content would take more memory than an honest file of this length needs.
     #[error("{at}: the bundle would take more than {most} bytes of memory, the limit for a file of this length")]
-    Heavy {
-        /// The part that exceeds the limit.
-        at: PartPosition,
-        /// The bound.
-        most: u64,
-    },
-    /// A frame is invalid, or does not decompress to the length in its head.
+    Heavy { at: PartPosition, most: u64 },
     #[error("{at} does not unpack to its {raw} bytes")]
-    Frame {
-        /// The part.
-        at: PartPosition,
-        /// The length.
-        raw: u64,
-    },
-    /// A part is intact, but its content is invalid.
+    Frame { at: PartPosition, raw: u64 },
     #[error("{at}: {what}")]
-    Malformed {
-        /// The part.
-        at: PartPosition,
-        /// The problem.
-        what: String,
-    },
-    /// The manifest says something else than the rest.
+    Malformed { at: PartPosition, what: String },
     #[error("the manifest says {manifest} {what}, but the bundle has {found}")]
-    Disagrees {
-        what: &'static str,
-        /// The manifest's.
-        manifest: String,
-        found: String,
-    },
-    /// Something follows the end.
+    Disagrees { what: &'static str, manifest: String, found: String },
     #[error("the bundle ends at byte {end}, but the file has {length} bytes")]
-    Trailing {
-        /// Where it ends.
-        end: u64,
-        /// The file's length.
-        length: u64,
-    },
-    /// A delta cannot be read without its base.
+    Trailing { end: u64, length: u64 },
     #[error(
         "this delta needs its base, snapshot {needed}, which is not kept here; import a bundle of that snapshot first, or a full bundle"
     )]
-    NeedsBase {
-        /// The base.
-        needed: SnapshotId,
-    },
-    /// A delta was applied to another base.
+    NeedsBase { needed: SnapshotId },
     #[error("this delta needs snapshot {needed} as its base, not {given}")]
-    WrongBase {
-        /// The base.
-        needed: SnapshotId,
-        /// The given snapshot.
-        given: SnapshotId,
-    },
-    /// The file changed after it was verified.
+    WrongBase { needed: SnapshotId, given: SnapshotId },
     #[error("the file has changed since it was verified")]
     Changed,
 }
@@ -209,10 +128,8 @@ impl BundleError {
 /// Why a bundle cannot be written. The file so far is not a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError<E> {
-    /// The file cannot be written.
     #[error("the bundle cannot be written: {0}")]
     Io(#[from] io::Error),
-    /// A detail cannot be had.
     #[error("a detail cannot be read: {0}")]
     Details(E),
     /// Details are not in ascending id order, or one belongs to no listing of the snapshot.
@@ -220,18 +137,9 @@ pub enum WriteError<E> {
     OutOfTurn(ListingId),
     /// The number of details is not the announced one: they changed meanwhile.
     #[error("details announced: {announced}, details written: {found}")]
-    Counts {
-        announced: String,
-        /// Came.
-        found: String,
-    },
-    /// Something could be written but not be read again.
+    Counts { announced: String, found: String },
     #[error("{what}: {why}")]
-    Unwritable {
-        what: String,
-        /// Why not.
-        why: String,
-    },
+    Unwritable { what: String, why: String },
 }
 
 fn unwritable<E>(what: impl Into<String>, why: impl Into<String>) -> WriteError<E> {

@@ -4,8 +4,8 @@
 //!
 //! An answer of the origin enters at once, because it cost a request. A rendered reply enters at its second request
 //! ([`recent`]). Hot answers are compressed again, well ([`coded`]). A reply that a new snapshot does not change
-//! stays; otherwise its successor takes its place. Callers: [`crate::edge::answer`], [`crate::edge::proxy`], [`crate::mirror`],
-//! [`crate::server::admin`], [`crate::origin`].
+//! stays; otherwise its successor takes its place. Callers: [`crate::edge::answer`], [`crate::edge::proxy`],
+//! [`crate::mirror`], [`crate::server::admin`], [`crate::origin`].
 
 pub mod coded;
 pub mod recent;
@@ -34,22 +34,18 @@ use reply::{Lifetime, Rendered, Reply, Stored, Variants};
 pub enum Key {
     /// A page of the list, from the snapshot.
     List(ListQuery),
-    /// A taxonomy, from the snapshot.
     Taxonomy(TaxonomyKind),
-    /// A detail.
     Detail(ListingId),
     /// The changes since the snapshot with this id.
     Changes(Box<str>),
     /// A page of what a search found.
     Search(Box<SearchQuery>),
-    /// A document of this server.
     Document(WantedDocument),
     /// An answer of the origin, by path and query as sent: canonical for known endpoints, as received for others.
     Origin(Box<[u8]>),
 }
 
 impl Key {
-    /// An answer of the origin.
     pub fn origin(target: impl AsRef<[u8]>) -> Self {
         Self::Origin(target.as_ref().into())
     }
@@ -153,7 +149,6 @@ impl Cache {
         self.max_bytes / 8
     }
 
-    /// A rendered reply.
     pub fn reply(&self, key: &Key) -> Option<Arc<Reply>> {
         match self.kept.get(key)? {
             Kept::Reply(reply) => Some(reply),
@@ -161,7 +156,6 @@ impl Cache {
         }
     }
 
-    /// A rendered document.
     pub fn rendered(&self, key: &Key) -> Option<Arc<Rendered>> {
         match self.kept.get(key)? {
             Kept::Rendered(document) => Some(document),
@@ -188,7 +182,6 @@ impl Cache {
         made
     }
 
-    /// Keeps a rendered reply.
     pub fn keep_reply(&self, key: Key, reply: Arc<Reply>) {
         reply.body.kept(&self.recoder);
         self.outcomes.kept.fetch_add(1, Ordering::Relaxed);
@@ -300,7 +293,6 @@ impl Cache {
         keeps
     }
 
-    /// Removes one of the answers for a resource.
     pub fn forget_stored(&self, key: &Key, stored: &Arc<Stored>) {
         self.kept.entry_by_ref(key).and_compute_with(|old| match old.map(moka::Entry::into_value) {
             Some(Kept::Stored(variants)) => match variants.without(stored) {
@@ -311,7 +303,6 @@ impl Cache {
         });
     }
 
-    /// Removes one answer.
     pub fn forget(&self, key: &Key) {
         self.kept.invalidate(key);
     }
@@ -329,12 +320,14 @@ impl Cache {
 
     /// Purges one resource; answers on their way are not cached either. `true` if anything was cached.
     pub fn purge(&self, key: &Key) -> bool {
+        // In this order: see `keep`.
         self.under_way.purge(key);
         self.kept.remove(key).is_some()
     }
 
     /// [`purge`](Self::purge) of every answer at some paths, with any query; returns their number.
     pub fn purge_paths(&self, paths: &[Vec<u8>]) -> u64 {
+        // All paths: requests under way are known only by the hash of their keys.
         self.under_way.purge_all();
         let named = self.kept.iter().filter(|(key, _)| paths.iter().any(|path| key.is_at(path)));
         let keys: Vec<_> = named.map(|(key, _)| key).collect();

@@ -36,6 +36,7 @@ use write_behind::Arrivals;
 #[derive(Clone)]
 pub struct Details(Arc<DetailsState>);
 
+// Order of the locks: `judging`, `arrivals`, `index`, `absent`. None is held across an await.
 struct DetailsState {
     store: Arc<Store>,
     /// All details, durable or not.
@@ -57,7 +58,7 @@ struct DetailsState {
     all_wanted: OnceLock<bool>,
 }
 
-/// How many store reads run at once for waiting clients.
+/// How many store reads run at once for waiting clients: a quarter of the threads of a runtime that may block.
 const READS_AT_ONCE: usize = 16;
 
 impl Details {

@@ -76,7 +76,6 @@ pub struct Policy {
     pub settings: Settings,
     /// Whether this server has an origin. Then an import never replaces newer data by older data.
     pub has_origin: bool,
-    /// The origin's addresses.
     pub origins: Vec<String>,
 }
 
@@ -95,25 +94,21 @@ struct SnapshotsState {
     /// Nobody waits for the disk under this lock: an export may end in a thread that must not block.
     held: Mutex<Reserved>,
     earlier: EarlierSnapshots,
-    /// What requests mean at the origin.
     verdicts: Verdicts,
 }
 
 /// What is kept for others, until they have it.
 #[derive(Clone, Default)]
 struct Reserved {
-    /// The snapshots that are being exported.
     exporting: Vec<u64>,
     /// The snapshot that the next delta of a chain builds on, and the digest of the last bundle.
     chained: Option<(SnapshotId, Digest)>,
 }
 
-/// A rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
     /// The current snapshot.
     pub served: SnapshotId,
-    /// The newest snapshot.
     pub newest: Option<SnapshotId>,
 }
 
@@ -133,10 +128,8 @@ pub enum SnapshotsError {
     /// No such snapshot is kept.
     #[error("{0}")]
     Unknown(String),
-    /// No rollback is in effect.
     #[error("no rollback is in effect; the newest snapshot is already current")]
     NotRolledBack,
-    /// The newest snapshot has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
     Moved,
     /// A bundle is invalid, its base is not kept, or it does not fit the data before it.
@@ -156,10 +149,8 @@ pub enum SnapshotsError {
     /// The command does not fit the data; with the reason, and what to do.
     #[error("{0}")]
     Refused(String),
-    /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// A kept snapshot cannot be served.
     #[error("the snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
 }
@@ -188,17 +179,14 @@ impl Snapshots {
         Self(Arc::new(SnapshotsState { store, current, newest, clock, policy, writer, held, earlier, verdicts }))
     }
 
-    /// The current snapshot.
     pub fn current(&self) -> &SnapshotPointer {
         &self.0.current
     }
 
-    /// The newest snapshot.
     pub fn newest(&self) -> &SnapshotPointer {
         &self.0.newest
     }
 
-    /// The present view.
     pub fn view(&self) -> Guard<Arc<View>> {
         self.0.current.view()
     }
@@ -208,12 +196,10 @@ impl Snapshots {
         &self.0.store
     }
 
-    /// Which snapshots stay.
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
 
-    /// Earlier snapshots in memory, for clients that name one.
     pub fn earlier(&self) -> &EarlierSnapshots {
         &self.0.earlier
     }
@@ -223,12 +209,10 @@ impl Snapshots {
         &self.0.verdicts
     }
 
-    /// The journal of changes.
     pub fn journal(&self) -> Arc<Journal> {
         self.view().journal.clone()
     }
 
-    /// The rollback, if there is one.
     pub fn rolled_back(&self) -> Option<RolledBack> {
         let view = self.view();
         let served = view.current.as_ref().filter(|_| view.rolled_back.is_some())?.dataset.id.clone();
@@ -246,6 +230,7 @@ impl Snapshots {
     fn show(&self, change: Change<'_, '_>) {
         let (was, next) = (self.0.current.get(), &change.view.current);
         if let Some((was, next)) = was.zip(next.as_ref()).filter(|(was, next)| was.dataset.id != next.dataset.id) {
+            // Before the next one shows: a client that names this one finds it at any time.
             self.0.earlier.replaced(was, next.dataset.id.as_str());
         }
         self.0.current.show(change.view);
@@ -288,6 +273,7 @@ impl Snapshots {
         if along.activate {
             self.feed(view, feed, dataset, &mut along.states)?;
         }
+        // Durable, then the details in memory, then visible: a crash between loses nothing that a client has seen.
         let record = self.0.store.keep(&dataset.content, &meta, along)?;
         committed();
         view.kept.retain(|kept| kept.seq != record.seq);
@@ -302,7 +288,7 @@ impl Snapshots {
         Ok(epoch)
     }
 
-    /// The same, with a possible instant of confirmation if the stored one is in the future.
+    /// The metadata with a possible instant of confirmation, if the stored one is in the future.
     fn believed(&self, mut meta: SnapshotMeta) -> SnapshotMeta {
         let now = self.0.clock.now_wall();
         if freshness::is_from_the_future(WallTime::from_millis(meta.confirmed_ms), now) {
@@ -336,7 +322,7 @@ impl Snapshots {
         Ok(self.show_renewed(change, &newest, dataset.clone(), newest.meta.clone()))
     }
 
-    /// Shows the newest snapshot with the same data, indexed anew perhaps, and other metadata; as the current one, too, if
+    /// Shows the newest snapshot with the same data, indexed again perhaps, and other metadata; as the current one, too, if
     /// that has the same data.
     fn show_renewed(
         &self,
@@ -377,7 +363,6 @@ impl Snapshots {
         Ok(RolledBack { served: target.dataset.id.clone(), newest })
     }
 
-    /// Makes the newest snapshot current again.
     pub fn release(&self) -> Result<SnapshotId, SnapshotsError> {
         let mut change = self.change();
         let is_rolled_back = change.view.rolled_back.take().is_some();
@@ -391,6 +376,7 @@ impl Snapshots {
         let Change { view, along: WrittenAlong { states, .. }, .. } = &mut change;
         retention::write_rollback(view, states)?;
         self.feed(view, Feed::Own, &target.dataset, states)?;
+        // Durable before it shows, with the rollback and the journal: a restart serves what clients saw last.
         self.0.store.activate(target.seq, states).map_err(|error| match error {
             StoreError::NoSuchSnapshot(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),

@@ -28,8 +28,8 @@
 //!
 //! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again,
 //! read-only if the disk is not writable. `/status` shows the problem. Callers: [`crate::server`] opens it;
-//! [`crate::data::snapshots`], [`crate::mirror`], [`crate::fleet`] and [`crate::server::admin`] use it; async callers wrap the calls
-//! in `spawn_blocking`.
+//! [`crate::data::snapshots`], [`crate::mirror`], [`crate::fleet`] and [`crate::server::admin`] use it. Async callers wrap
+//! the calls in `spawn_blocking`, except short ones of the mirror: each of its tasks has a thread of its own.
 
 use std::path::Path;
 
@@ -99,7 +99,8 @@ struct Publishing {
 #[derive(Debug)]
 pub struct Store {
     handle: Handle,
-    /// Held while snapshots are published or collected, so that no block is dropped that a publication needs.
+    /// Held while snapshots are published or collected, so that no block is dropped that a publication needs. Taken after
+    /// the writer of [`crate::data::snapshots`] and before the locks of the handle.
     publishing: Mutex<Publishing>,
     /// The number of the epoch that begins when a place is next given: see [`places`].
     epoch: AtomicU64,
@@ -156,7 +157,7 @@ impl Store {
         self.findings().iter().all(|finding| !finding.unhealthy)
     }
 
-    /// What a repair did, to be told for a day.
+    /// What a repair did: `/status` shows it for a day.
     pub(crate) fn tell_repaired(&self, text: String) {
         self.handle.trouble().tell_repaired(text);
     }

@@ -23,21 +23,16 @@ pub(crate) const FORMAT: u64 = 1;
 /// 9999-12-31T23:59:59.999Z.
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// Why a file is not a head, or not an accepted one.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadError {
-    /// It has not the form of a head.
     #[error("the head cannot be read: {0}")]
     Malformed(String),
-    /// Another format.
     #[error("the head has format {0}, which this version does not know; update this program")]
     Format(u64),
-    /// The required signature is missing.
     #[error(
         "the head is not signed, but bundle.trusted_keys requires a signature (on a publisher, publish.sign_key does)"
     )]
     Unsigned,
-    /// The signature is not accepted.
     #[error("the head: {0}")]
     Signature(#[from] SignatureError),
     /// Whoever believed this number could take no later head for as long.
@@ -46,11 +41,7 @@ pub enum HeadError {
          set the clock that is wrong, this machine's or the publisher's",
         clock.as_millis()
     )]
-    Ahead {
-        sequence: u64,
-        /// This machine's.
-        clock: WallTime,
-    },
+    Ahead { sequence: u64, clock: WallTime },
 }
 
 /// Whether a number cannot come from a clock that agrees with ours within a day.
@@ -59,7 +50,6 @@ pub(crate) fn is_ahead(sequence: u64, clock: WallTime) -> bool {
     sequence > u64::try_from(clock.as_millis()).unwrap_or(0).saturating_add(DAY_MS)
 }
 
-/// The length and the hash of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHash {
     pub bytes: u64,
@@ -72,17 +62,13 @@ impl FileHash {
     }
 }
 
-/// A bundle that a head names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedBundle {
     /// Its name in the object store, which follows from the rest: see [`NamedBundle::key`].
     key: String,
-    /// The length of the file.
     pub bytes: u64,
-    /// The hash of the file.
     pub blake3: Digest,
-    /// The bundle's digest.
     pub digest: Digest,
     /// The snapshot that it leads to.
     pub snapshot: SnapshotId,
@@ -98,7 +84,6 @@ impl NamedBundle {
         named
     }
 
-    /// Its name in the object store.
     pub(crate) fn key(&self) -> ObjectKey {
         match &self.base {
             None => ObjectKey::Full(self.snapshot.clone(), self.digest.short()),
@@ -112,7 +97,6 @@ impl NamedBundle {
     }
 }
 
-/// The journal that a head names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedJournal {
@@ -127,7 +111,6 @@ impl NamedJournal {
         Self { key: ObjectKey::Journal(blake3.short()).to_string(), bytes, blake3 }
     }
 
-    /// Its name in the object store.
     pub(crate) fn key(&self) -> ObjectKey {
         ObjectKey::Journal(self.blake3.short())
     }
@@ -137,7 +120,6 @@ impl NamedJournal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// [`FORMAT`].
     pub format: u64,
     /// Rises with each head.
     pub sequence: u64,
@@ -145,11 +127,9 @@ pub struct Head {
     pub written_ms: i64,
     /// The instant for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// How sure the publisher is.
     pub certificate: Certificate,
     /// The snapshot at the end of the chain.
     pub snapshot: SnapshotId,
-    /// The full bundle.
     pub full: NamedBundle,
     /// The deltas after it, in order.
     pub deltas: Vec<NamedBundle>,
@@ -162,7 +142,6 @@ impl Head {
         std::iter::once(&self.full).chain(&self.deltas)
     }
 
-    /// The last bundle of the chain.
     pub(crate) fn end(&self) -> &NamedBundle {
         self.deltas.last().unwrap_or(&self.full)
     }
@@ -220,7 +199,6 @@ impl Head {
     }
 
     fn read_text(text: &str) -> Result<Self, HeadError> {
-        /// The format number alone.
         #[derive(Deserialize)]
         struct FormatNumber {
             format: u64,
@@ -290,7 +268,6 @@ fn outer(file: &[u8]) -> Result<Outer, HeadError> {
     }
 }
 
-/// The file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outer {

@@ -10,16 +10,13 @@ use crate::data::snapshot::content::SnapshotId;
 /// The first eight bytes of a digest, which stand in names.
 type ShortDigest = Digest<8>;
 
-/// The name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectKey {
-    /// The head.
     Head,
     /// A full bundle: its snapshot and its digest.
     Full(SnapshotId, ShortDigest),
     /// A delta: the digest of the bundle before it, and its own.
     Delta(ShortDigest, ShortDigest),
-    /// The signature of a bundle.
     Signature(Box<Self>),
     /// The journal, by the hash of the file.
     Journal(ShortDigest),
@@ -57,7 +54,6 @@ impl ObjectKey {
         Some(Self::Delta(ShortDigest::parse(from)?, ShortDigest::parse(to)?))
     }
 
-    /// The name of the signature of this bundle.
     pub(crate) fn signature(self) -> Self {
         Self::Signature(Box::new(self))
     }

@@ -1,8 +1,8 @@
 //! A prefix of an object store, read and written with deadlines.
 //!
-//! Reads, writes, lists and removes objects by their [`ObjectKey`], without knowing what they mean. Small objects are read and
-//! written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The client is that
-//! of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
+//! Reads, writes, lists and removes objects by their [`ObjectKey`], without knowing what they mean. Small objects are
+//! read and written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The
+//! client is that of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
 
 mod client;
 mod error;
@@ -45,12 +45,9 @@ const PACE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 struct Expected(u64);
 
-/// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// Its name.
     pub key: ObjectKey,
-    /// Its length.
     pub bytes: u64,
     /// When it was written, by the object store's clock; milliseconds since the epoch.
     pub modified_ms: i64,
@@ -64,11 +61,11 @@ const MOST_LISTED: usize = 100_000;
 /// The longest time of a list. Foreign objects below the prefix cost nothing but time.
 const LONGEST_LIST: Duration = Duration::from_secs(60);
 
-/// The size of the parts of a large object: at least this, and at most so many parts.
+/// The size of the parts of a large object: at least this, and at most so many parts. One part is in memory at a time.
 const PART: u64 = 8 << 20;
 const MOST_PARTS: u64 = 5000;
 
-/// The least bytes a second of a download.
+/// The least bytes a second of a download: the largest bundle (4 GiB) takes 12 days at most.
 const FLOOR: u64 = 4 << 10;
 
 /// The directories of objects; the head lies above them.
@@ -105,7 +102,6 @@ impl Pace {
     }
 }
 
-/// An object that is being read.
 pub(crate) struct Download {
     /// The length of the whole object.
     pub bytes: u64,
@@ -159,7 +155,6 @@ impl Prefix {
         Path::from(path)
     }
 
-    /// Whether the objects are files.
     pub(crate) const fn is_directory(&self) -> bool {
         self.directory.is_some()
     }
@@ -291,7 +286,7 @@ impl Prefix {
         mode: PutMode,
     ) -> Result<UpdateVersion, PrefixError> {
         let path = self.path(key);
-        // Journals can be some MiB.
+        // Journals can be some MiB: a second more for each 64 KiB.
         let limit = CALL + Duration::from_secs(bytes.len() as u64 >> 16);
         if self.directory.is_some() {
             let is_new = match mode {
@@ -311,6 +306,7 @@ impl Prefix {
     /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
     pub(crate) async fn write_file(&self, key: &ObjectKey, mut file: File, bytes: u64) -> Result<(), PrefixError> {
         if self.directory.is_some() {
+            // A second more for each MiB.
             let limit = PART_TIME + Duration::from_secs(bytes >> 20);
             return self.file(key, limit, file.take(bytes), false).await;
         }
@@ -350,6 +346,8 @@ impl Prefix {
     ) -> Result<(), PrefixError> {
         let path = self.directory.as_ref().map(|directory| directory.join(key.to_string())).unwrap_or_default();
         let shown = path.display().to_string();
+        // The thread goes on after the limit, so an object may come late. A head that does so is an older one for the next
+        // look, and the publisher replaces it.
         let written = timeout(limit, blocking(move || files::write(&path, from, is_new))).await;
         written.map_err(|_elapsed| PrefixError::slow(&key.to_string(), limit))?.map_err(|source| {
             let error = match source.kind() {
@@ -362,8 +360,8 @@ impl Prefix {
         })
     }
 
-    /// Removes the unfinished files, older than this, that a killed publisher leaves in a directory, and lets others read what
-    /// an earlier version wrote. Blocks.
+    /// Removes the unfinished files, older than this, that a killed publisher leaves in a directory, and lets others
+    /// read what an earlier version wrote. Blocks.
     ///
     /// An object is written to `<name>#<number>` first, and no list shows that. Other object stores have parts of
     /// large objects instead, which rules of the bucket remove.

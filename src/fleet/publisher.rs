@@ -1,10 +1,10 @@
 //! The publisher: writes the current snapshot to an object store, for replicas to follow.
 //!
 //! Publishing is a comparison, repeated: each round reads the head, [`plan`] says what the object store lacks of what should
-//! lie there, and the task writes objects first and then the head. [`garbage`] compares all objects more seldom. Remembered are
-//! the last head with its number, and the place of its chain in the details: the ledger has them, too. After a failure it
-//! tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store, rollback) makes no
-//! difference.
+//! lie there, and the task writes objects first and then the head. [`garbage`] compares all objects more seldom.
+//! Remembered are the last head with its number, and the place of its chain in the details: the ledger has them, too.
+//! After a failure it tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store,
+//! rollback) makes no difference.
 //!
 //! One task of its own. It shares only snapshots and the data directory with the threads that serve clients, so it never
 //! disturbs them. Callers: [`crate::server`].
@@ -56,10 +56,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const COSTLY_PAUSE: Duration = Duration::from_secs(600);
 /// The pause after a wrong password: a try costs seconds of work and a GiB of memory.
 const KEY_PAUSE: Duration = Duration::from_secs(600);
-/// So often the head is read again because another publisher has written: two that write at once must not keep each other busy.
+/// So often the head is read again because another publisher has written: two that write at once must not keep each
+/// other busy.
 const MOST_TRIES: u32 = 4;
 
-/// The publisher, before it runs.
 pub(crate) struct Publisher {
     settings: PublishConfig,
     /// `bundle.trusted_keys`: the keys of other publishers on the prefix. Of use to one that signs.
@@ -91,19 +91,18 @@ pub(crate) struct Publisher {
     checks: Checks,
 }
 
-/// Whose head lies in the object store.
+/// The owner of the head in the object store.
 #[derive(Clone, Copy, Debug)]
 enum HeadOwner {
     /// Ours has not been there since the start.
     New,
-    /// Ours was there.
     There,
     /// A later one of another publisher took the place of ours.
     Lost(Rival),
 }
 
 impl Publisher {
-    /// A publisher that does nothing before [`Publisher::run`], but whose snapshot is kept from now on; `None`: nothing is
+    /// A publisher that does nothing before [`Publisher::run`], and keeps its snapshot from now on; `None`: nothing is
     /// written to an object store.
     pub(crate) fn open(
         config: &Config,
@@ -160,12 +159,12 @@ impl Publisher {
         }
     }
 
-    /// Publishes until the process ends.
     pub(crate) async fn run(mut self) {
         let mut swaps = self.snapshots.current().watch();
         let mut failures = 0_u32;
         let mut is_ready = false;
         loop {
+            // Before the round: a snapshot that is published during it begins the next one.
             swaps.mark_unchanged();
             let done = if is_ready { Ok(()) } else { self.prepare().await };
             let done = match done {

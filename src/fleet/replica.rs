@@ -46,7 +46,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// could have the same `ETag`.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// The newest head.
 struct Newest {
     head: Arc<Head>,
     /// Its `ETag` or version in the object store.
@@ -57,7 +56,6 @@ struct Newest {
     is_settled: bool,
 }
 
-/// Follows an object store.
 pub(crate) struct Follower {
     pub place: Prefix,
     /// Where downloaded files go.
@@ -66,7 +64,6 @@ pub(crate) struct Follower {
     pub most: u64,
     /// A bundle shares equal texts with the newest data here.
     pub snapshots: Snapshots,
-    /// Details in memory.
     pub details: Details,
     /// The keys of accepted heads; none: every head is accepted.
     pub trusted: TrustedKeys,
@@ -77,7 +74,6 @@ pub(crate) struct Follower {
     pub state: FollowState,
 }
 
-/// What a follower remembers.
 #[derive(Default)]
 pub(crate) struct FollowState {
     newest: Option<Newest>,
@@ -85,7 +81,6 @@ pub(crate) struct FollowState {
     is_tidy: bool,
     /// The last object that was of no use.
     bad: Option<BadObject>,
-    /// When the journal was last fetched.
     journal: Option<Monotonic>,
     jitter: Jitter,
 }

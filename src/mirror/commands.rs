@@ -1,6 +1,7 @@
 //! Commands to the running mirror or replica, and how it receives them.
 //!
-//! Callers: [`crate::server::admin`], [`super::examiner`] and [`super::sweep`] ask, [`super::task`] and [`crate::fleet`] take.
+//! Callers: [`crate::server::admin`], [`super::examiner`] and [`super::sweep`] ask, [`super::task`] and
+//! [`crate::fleet`] take.
 
 use std::sync::Arc;
 
@@ -19,15 +20,12 @@ struct CommandState {
     asked: Mutex<PendingCommands>,
 }
 
-/// Pending commands.
 #[expect(clippy::struct_excessive_bools, reason = "each is a command of its own")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingCommands {
-    /// A refresh now.
     pub refresh: bool,
     /// Forget the number of the last head, in a replica.
     pub forget_sequence: bool,
-    /// A whole pass.
     pub pass: bool,
     /// Publish the held list.
     pub accept: bool,
@@ -38,10 +36,10 @@ pub(crate) struct PendingCommands {
 impl Commands {
     fn ask(&self, change: impl FnOnce(&mut PendingCommands)) {
         change(&mut self.0.asked.lock());
+        // After the change. It is remembered, so a command that comes while nobody waits is not lost.
         self.0.wake.notify_one();
     }
 
-    /// Refresh now.
     pub fn refresh(&self) {
         self.ask(|asked| asked.refresh = true);
     }
@@ -51,12 +49,10 @@ impl Commands {
         self.ask(|asked| (asked.refresh, asked.forget_sequence) = (true, true));
     }
 
-    /// Read every page now.
     pub fn pass(&self) {
         self.ask(|asked| asked.pass = true);
     }
 
-    /// Answer in this form.
     pub(crate) fn form(&self, form: ListForm) {
         self.ask(|asked| asked.form = Some(form));
     }
@@ -71,7 +67,6 @@ impl Commands {
         std::mem::take(&mut *self.0.asked.lock())
     }
 
-    /// Waits for a command.
     pub(crate) async fn wait(&self) {
         self.0.wake.notified().await;
     }

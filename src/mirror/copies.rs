@@ -67,13 +67,10 @@ impl Copy {
     }
 }
 
-/// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The request failed.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
 }
@@ -94,12 +91,10 @@ impl From<Aborted> for CopyError {
     }
 }
 
-/// The result of [`Copies::fetch_some`].
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
     /// Copies of the fetched resources, in any order.
     pub copies: Vec<Copy>,
-    /// The paths that failed.
     pub failed: Vec<String>,
     /// Why the last of them failed; a store error takes precedence.
     pub error: Option<CopyError>,
@@ -134,7 +129,8 @@ impl LongestAge {
     }
 }
 
-/// The copies of one origin.
+// Order of the locks: `judging`, then one of the others, each for a moment. `Wording` holds a lock of its own across
+// requests, never under `judging`.
 #[derive(Clone)]
 pub struct Copies {
     pub(crate) client: OriginClient,
@@ -220,7 +216,6 @@ impl Copies {
         self.store.remove_copies(&[path.to_owned()])
     }
 
-    /// The stored copy of `path`.
     pub(super) fn stored(&self, path: &str) -> Result<Option<Copy>, StoreError> {
         Ok(self.store.copy(path)?.map(|(meta, body)| Copy::of(path, &meta, body)))
     }
@@ -402,6 +397,7 @@ impl Copies {
 
     /// Remembers newly found volatile fields.
     fn learn(&self, before: &str, text: &str) {
+        // Read first, then written: the keys are not locked for both at once.
         let learned = self.volatile.read().learn(before, text);
         for key in learned.into_iter().flatten() {
             if self.volatile.write().insert(&key) {

@@ -1,5 +1,5 @@
-//! Finds out whether we may answer for the origin: it asks an example of each shape of a query, and two of each open case
-//! ([`mod@open`]), and compares.
+//! Examiner: finds out whether we may answer for the origin. It asks an example of each shape of a query, and two of each
+//! open case ([`mod@open`]), and compares.
 //!
 //! We answer for the origin what it answered an example of as we would; what it has not been asked yet we answer as
 //! documented. The shape of a query is the set of its filters and the form of its time. An example is made of the data so
@@ -9,10 +9,11 @@
 //! same data, so that no edit explains it. From the first difference on, the shape is read through, and so is every shape
 //! that has its filters and more, until it is confirmed itself. Where the list of one term differs and that of another one
 //! does not, it is the term that is read through, and not the shape. An open case is read through until two examples with
-//! different values allow the same one of five meanings; by that it is answered. The verdicts ([`crate::data::snapshot::verdicts`]) are the
-//! origin's, so they outlive snapshots and travel in bundles. All shapes are asked after the first list, before the
-//! details; then a few examples an hour ([`mod@schedule`]). In every other turn it compares a sample of the ordinary
-//! requests; an audit compares many ([`mod@audit`]). Callers: [`crate::server`] runs it, [`crate::server::admin`] asks for audits.
+//! different values allow the same one of five meanings; by that it is answered. The verdicts
+//! ([`crate::data::snapshot::verdicts`]) are the origin's, so they outlive snapshots and travel in bundles. All shapes
+//! are asked after the first list, before the details; then a few examples an hour ([`mod@schedule`]). In every other
+//! turn it compares a sample of the ordinary requests; an audit compares many ([`mod@audit`]). Callers:
+//! [`crate::server`] runs it, [`crate::server::admin`] asks for audits.
 
 mod answer;
 mod asked;
@@ -72,10 +73,8 @@ const SURELY_LATER: i64 = 2000;
 /// After so many failures in a row the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
 
-/// The examiner.
 pub struct Examiner {
     shared: MirrorContext,
-    /// Requested audits and their state.
     audits: Audits,
     /// Whether it asks for nothing but these.
     audits_only: bool,
@@ -91,7 +90,6 @@ pub struct Examiner {
 /// Why nothing can be asked: no thread is free.
 const BUSY: &str = "this server is too busy";
 
-/// An answer that was compared.
 struct Compared {
     path: String,
     said: Said,
@@ -119,7 +117,6 @@ impl Examiner {
         self.audits_only = true;
     }
 
-    /// Asks until the process ends.
     pub async fn run(mut self) {
         let base = self.shared.copies.client.base().to_string();
         self.shared.verdicts.change(|table| table.begin(&base));
@@ -431,7 +428,6 @@ fn asker(class: Class) -> Asker {
     Asker { patience, ..Asker::mirror(class) }
 }
 
-/// The query of a path.
 fn query_of(path: &str) -> Option<ListQuery> {
     Some(Parameters::parse(path.split_once('?')?.1).ok()?.list)
 }

@@ -34,11 +34,9 @@ enum Collation {
     Plain,
     /// Without regard to case.
     Folded,
-    /// As timestamps.
     Instant,
 }
 
-/// One field of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SortKey {
     field: String,
@@ -93,7 +91,6 @@ impl Rule {
         first..=first + list[first..].partition_point(|other| self.compare_listings(other, listing).is_eq())
     }
 
-    /// Compares two listings.
     pub(super) fn compare_listings(&self, one: &Summary, other: &Summary) -> Ordering {
         self.compare(&fields(one), &fields(other))
     }

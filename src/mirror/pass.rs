@@ -1,4 +1,4 @@
-//! Judges the pages of one pass: may they be published, how sure are we, and how do they contradict each other?
+//! Judgement on the pages of one pass: may they be published, how sure are we, and how do they contradict each other?
 //!
 //! Where the origin's order is not unique, its pages cut it differently: one listing is on two pages, another on none. A
 //! total may count listings that no page shows, or come from a cache. Such an origin never sends pages that fit,
@@ -79,25 +79,20 @@ pub(super) fn paths(pages: u64) -> impl Iterator<Item = String> {
     (1..=pages).map(page_path).chain(TaxonomyKind::ALL.into_iter().map(|kind| kind.path().to_owned()))
 }
 
-/// Why the pages do not fit together.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Inconsistent {
-    /// There are none.
     #[error("no page was read")]
     NoPages,
-    /// A page cannot be read.
     #[error("page {page}: {source}")]
     Page {
         /// From 1.
         page: usize,
         source: PageError,
     },
-    /// Listings are on two pages, or the total is not their number.
     #[error("{0}")]
     Contradictory(Box<Contradictory>),
 }
 
-/// Pages that contradict each other.
 #[derive(Debug)]
 pub(super) struct Contradictory {
     /// What they hold, each listing once, in the order of the pages.
@@ -126,14 +121,12 @@ impl fmt::Display for Contradictory {
     }
 }
 
-/// The result of a consistent pass.
 #[derive(Debug)]
 pub(super) struct Assembled {
     pub content: Content,
     pub beside: Beside,
 }
 
-/// What pages hold beside the content.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Beside {
     /// Envelope fields that differ between the pages.

@@ -1,4 +1,4 @@
-//! What a refresh asks, and what the answers say.
+//! Questions of a refresh, and what the answers say.
 //!
 //! Five conditional requests: a probe for recently modified listings, the first page and the taxonomies. Pure:
 //! functions of the published data and the answers. A change beyond the first page that does not move `modified` is
@@ -60,7 +60,6 @@ named! {
 }
 
 impl ProbeShape {
-    /// The fallback.
     #[must_use]
     pub(super) const fn next(self) -> Self {
         match self {
@@ -131,7 +130,6 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
     kept
 }
 
-/// What the answers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefreshVerdict {
     /// Every answer is as published.
@@ -144,12 +142,10 @@ pub(super) enum RefreshVerdict {
     SelectsOthers,
 }
 
-/// The answers to a refresh.
 #[derive(Debug)]
 pub(super) struct Answers {
     /// `None`: the list has one page, or the probe alone was not answered.
     pub probe: Option<(Probe, Copy, Page)>,
-    /// The first page.
     pub first: (Copy, Page),
     /// The taxonomies by [`TaxonomyKind::index`].
     pub taxonomies: [Copy; 3],

@@ -25,7 +25,6 @@ const SOON: Duration = Duration::from_secs(600);
 pub struct Sweeper(pub MirrorContext);
 
 impl Sweeper {
-    /// Sweeps, for ever.
     pub async fn run(self) {
         let mut swaps = self.0.newest.watch();
         while self.0.newest.get().is_none() {
@@ -99,7 +98,6 @@ impl Sweeper {
     }
 }
 
-/// How a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Swept {
     /// Every page is as published.

@@ -1,4 +1,4 @@
-//! The mirror's life: does what [`schedule`] decides, and publishes the result.
+//! Task of the mirror: does what [`schedule`] decides, and publishes the result.
 //!
 //! One task decides what is published; details and sweep have workers of their own. No step takes long, so that a
 //! refresh is never late: every page is read batch by batch, a step requests each resource once, and work that waits
@@ -14,9 +14,9 @@
 //!
 //! A refresh (`refresh`) sends at most five conditional requests. If the answers differ from the newest
 //! snapshot, `amend` places the changed listings by the rule that explains the origin's order
-//! ([`order`](super::order)), reads the pages that hold them, and finds deleted listings by bisection. If a page disagrees or doubt
-//! remains, every page is read again. Whether the list was amended or read again, the conditional requests are then sent
-//! once more, and the list is published if they show no further change.
+//! ([`order`](super::order)), reads the pages that hold them, and finds deleted listings by bisection. If a page
+//! disagrees or doubt remains, every page is read again. Whether the list was amended or read again, the conditional
+//! requests are then sent once more, and the list is published if they show no further change.
 //!
 //! Pages that contradict each other although they do not change (`inconsistent_pages`) are lived with: what
 //! they lack is looked for where the cuts lie elsewhere, and the best list is published. The envelope keeps the total
@@ -78,19 +78,14 @@ const TICK: Duration = Duration::from_secs(5);
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 enum MirrorError {
-    /// A copy could not be fetched or stored.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The content cannot be indexed.
     #[error("the origin's data cannot be used: {0}")]
     Dataset(#[from] DatasetError),
-    /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// An import came in between.
     #[error("another snapshot was imported meanwhile")]
     Moved,
 }
@@ -120,7 +115,6 @@ impl MirrorError {
         matches!(self, Self::Copy(CopyError::Ask(error)) if error.wants_no_pause())
     }
 
-    /// Whether the data directory failed.
     const fn is_of_store(&self) -> bool {
         matches!(self, Self::Store(_) | Self::Copy(CopyError::Store(_)))
     }
@@ -168,7 +162,6 @@ impl Mirror {
         }
     }
 
-    /// Mirrors, for ever.
     pub async fn run(mut self) {
         loop {
             self.hear().await;

@@ -59,7 +59,7 @@ impl News {
     }
 }
 
-/// What the texts of listings are compared with.
+/// The texts that listings are compared with.
 #[derive(Default)]
 pub(super) struct Wording {
     newest: SnapshotPointer,

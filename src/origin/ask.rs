@@ -29,9 +29,7 @@ use super::wire::TransportError;
 
 #[derive(Clone, Debug)]
 pub struct Asker {
-    /// What the request is for.
     pub class: Class,
-    /// The client that waits for it.
     pub client: Option<IpAddr>,
     /// How long to wait for the budget; `None`: as long as it takes.
     pub patience: Option<Duration>,
@@ -67,7 +65,6 @@ impl Asker {
     }
 }
 
-/// The validators of a stored answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     /// `ETag` as it came.
@@ -79,7 +76,6 @@ pub struct Validators {
 /// A complete answer, of any status.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
     /// The header as it came.
     pub headers: HeaderMap,
@@ -89,7 +85,6 @@ pub struct Answer {
     pub stamps: Stamps,
     /// When it was requested.
     pub asked: WallTime,
-    /// When it arrived.
     pub received: WallTime,
     /// By how many milliseconds the origin's clock was behind ours then; negative: ahead.
     pub lag_ms: i64,
@@ -226,75 +221,46 @@ fn advice(url: &str, said: &impl ToString) -> &'static str {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The CA file cannot be used.
     #[error("origin.ca_file: {0}")]
     CaFile(String),
-    /// The name of this program cannot be sent.
     #[error("origin.user_agent: {0}")]
     UserAgent(String),
-    /// The TLS library refuses its settings.
     #[error("TLS to the origin cannot be set up: {0}")]
     Tls(String),
 }
 
-/// Why there is no usable answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AskError {
-    /// The budget is spent, or the origin asked for a pause.
     #[error(transparent)]
     Spent(#[from] Spent),
-    /// The origin refused: 429, or another status of failure.
     #[error("the origin answered {status} to {}{}", Excerpt(path), advice(path, status))]
     Status {
-        /// The status.
         status: u16,
         /// The URL that was asked, or its path as far as the URL is not known: see [`AskError::at`].
         path: String,
         /// The pause that it asks for.
         retry_after: Option<Duration>,
     },
-    /// No answer in time.
     #[error("the origin did not answer {} within {} s", Excerpt(path), after.as_secs_f32())]
-    Timeout {
-        /// The path.
-        path: String,
-        /// The time it had.
-        after: Duration,
-    },
-    /// No connection, or one that broke.
+    Timeout { path: String, after: Duration },
     #[error("no answer from the origin to {}: {}{}", Excerpt(path), Excerpt(reason), advice(path, reason))]
     Connection {
-        /// The path.
         path: String,
         /// The chain of causes.
         reason: String,
         /// Whether there was a connection.
         reached: bool,
     },
-    /// More bytes than are allowed.
     #[error("the origin's answer to {} is larger than {limit} bytes", Excerpt(path))]
     TooLarge {
-        /// The path.
         path: String,
         /// The bound, decoded.
         limit: u64,
     },
-    /// A redirect to another host, or too many redirects.
     #[error("the origin redirects {} to {}, which is not followed", Excerpt(path), Excerpt(to))]
-    Redirect {
-        /// The path.
-        path: String,
-        /// Where to.
-        to: String,
-    },
-    /// No valid answer to this request.
+    Redirect { path: String, to: String },
     #[error("the origin's answer to {} is not usable: {}{}", Excerpt(path), Excerpt(reason), advice(path, reason))]
-    Nonsense {
-        /// The path.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Nonsense { path: String, reason: String },
 }
 
 /// How an origin fails whose answers are no good.

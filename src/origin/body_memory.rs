@@ -31,7 +31,7 @@ pub struct Room {
     /// For starts; `None` for streamed bodies.
     starts: Option<Arc<Semaphore>>,
     free: FairSemaphore,
-    /// Whose share of the free room is taken; `None`: nobody's.
+    /// The household that takes a share of the free room; `None`: no household.
     household: Option<IpAddr>,
     /// [`TIMES`], or 1 for streamed bodies.
     times: u64,
@@ -65,6 +65,7 @@ impl Room {
         let largest = max_body.min(bytes / 2 / TIMES).max(UNIT);
         let semaphore = |bytes: u64| Arc::new(Semaphore::new((units(bytes) as usize).min(Semaphore::MAX_PERMITS)));
         let starts = bytes / 4;
+        // Starts, reserve and free room are `bytes` together, however many bodies there are.
         let free = bytes.saturating_sub(largest * TIMES + starts);
         let free = FairSemaphore::new(units(free) as usize, units(free / 2) as usize);
         let (starts, reserve) = (Some(semaphore(starts)), Arc::new(Semaphore::new(1)));
@@ -135,6 +136,7 @@ impl Room {
     pub async fn take(&self, held: &mut Held, more: u64) {
         if !self.try_take(held, more) {
             // Never closed.
+            // The owner of the reserve takes room without asking, so it waits for nobody.
             held.reserve = self.reserve.clone().acquire_owned().await.ok();
             held.used += more;
         }

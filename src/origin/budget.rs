@@ -1,8 +1,8 @@
 //! One budget for all requests to the origin: which request is sent next, and when.
 //!
 //! [`state`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`] asks for
-//! slots, [`crate::edge::proxy`] and [`crate::mirror`] judge clients, the mirror declares its work; [`crate::server::admin`] shows the
-//! figures, [`crate::server`] opens it.
+//! slots, [`crate::edge::proxy`] and [`crate::mirror`] judge clients, the mirror declares its work;
+//! [`crate::server::admin`] shows the figures, [`crate::server`] opens it.
 
 mod dispatch;
 mod queue;
@@ -35,7 +35,6 @@ const SLOW_WRITE: Duration = Duration::from_secs(10);
 /// How long a read that no client waits for stays in the queue.
 const BEHIND: Duration = Duration::from_secs(60);
 
-/// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; try again in {} s", if *paused { "requests to the origin are paused" } else { "the request budget of the origin is used up" }, retry_after.as_secs())]
 pub struct Spent {
@@ -46,7 +45,6 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Another try makes sense soon.
     pub const fn soon() -> Self {
         Self { retry_after: Duration::from_secs(1), paused: false }
     }
@@ -57,7 +55,6 @@ impl Spent {
 pub struct BudgetView {
     /// Requests that may be sent in 60 s; `None`: unlimited.
     pub limit: Option<usize>,
-    /// How many are free now.
     pub free: usize,
     /// How many count now, by class; `None`: unlimited.
     pub used: Option<[usize; Class::ALL.len()]>,
@@ -65,7 +62,6 @@ pub struct BudgetView {
     pub paused: Duration,
     /// The part of it that the origin asked for.
     pub asked: Duration,
-    /// Who waits.
     pub waiting: usize,
 }
 
@@ -90,6 +86,7 @@ impl Budget {
 
     /// From now on this many leading bits of an IPv6 address make a household (64 otherwise).
     pub fn set_ipv6_prefix(&self, bits: u8) {
+        // Relaxed: during a reload, a request may use either number.
         self.ipv6_prefix.store(bits, Ordering::Relaxed);
     }
 
@@ -130,6 +127,7 @@ impl Budget {
         let waiting = self.waiting(class, client, patience);
         let until = waiting.until;
         let permit = QueuePlace::enter(&self.dispatcher, waiting)?.turn(until).await?;
+        // Recorded before it is sent: a kill -9 in between wastes a slot, and forgets no request.
         self.recorded(until).await?;
         Ok(permit.sent())
     }
@@ -249,7 +247,6 @@ impl Budget {
         CrawlWork(self.dispatcher.clone())
     }
 
-    /// The figures now.
     pub fn view(&self) -> BudgetView {
         self.dispatcher.look(|DispatcherState { state, .. }, now| BudgetView {
             limit: state.window.as_ref().map(Window::limit),
@@ -307,7 +304,6 @@ enum End {
     Unused,
     /// It was sent.
     Unanswered,
-    /// Its answer arrived.
     Answered,
 }
 
@@ -327,7 +323,6 @@ impl Permit {
         self.end = Some(End::Answered);
     }
 
-    /// Reports the end, once.
     fn settle(&mut self, dispatch: &mut DispatcherState, now: Monotonic) {
         if let Some(end) = self.end.take() {
             dispatch.state.ended(self.slot, end, now, self.dispatcher.clock().now_wall());

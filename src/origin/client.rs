@@ -1,4 +1,4 @@
-//! One request to the origin: within the budget, bounded in time and size, never retried behind the budget's back.
+//! Client of the origin: one request, within the budget, bounded in time and size, never retried behind the budget's back.
 //!
 //! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
 //! [`crate::mirror::copies`], [`crate::mirror::details`], `mirror::examiner`, [`crate::edge::proxy`].
@@ -48,7 +48,7 @@ const MOST_JOINED_HERE: usize = 1 << 20;
 /// The size of a block of a collected body, in bytes.
 const BLOCK: usize = 64 << 10;
 
-/// How often one request is sent again, at most.
+/// How often one request is sent again, at most. Each time takes a slot.
 const MOST_RETRIES: u32 = 2;
 
 /// How the origin is reached.
@@ -169,7 +169,6 @@ impl OriginClient {
         self.chance.jittered(span)
     }
 
-    /// The budget of its requests.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -194,12 +193,10 @@ impl OriginClient {
         self.clock.now_wall().as_millis()
     }
 
-    /// How the origin is reached.
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
 
-    /// The base address.
     pub fn base(&self) -> &Url {
         &self.config.base
     }
@@ -239,6 +236,7 @@ impl OriginClient {
     }
 
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
+        // At worst a question takes 24 slots: four hops, each sent three times, and all that once more without validators.
         const MOST_REDIRECTS: usize = 3;
         let base = self.config.base.as_str().trim_end_matches('/');
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
@@ -349,6 +347,7 @@ impl OriginClient {
                 None if asker.spare => self.budget.acquire_spare(client).await?,
                 None => self.budget.acquire(class, client, patience).await?,
             };
+            // After the slot: the owner of a place waits for no slot, so this wait ends.
             let place = self.place(asker, came).await?;
             self.status.sent(class);
             let (asked, began) = (self.clock.now_wall(), self.clock.now_mono());
@@ -380,7 +379,6 @@ impl OriginClient {
         taking.await.ok().and_then(Result::ok).map(Some).ok_or(Spent::soon())
     }
 
-    /// The origin gave an answer.
     pub fn succeeded(&self) {
         self.status.succeeded();
         self.budget.try_gently(None);
@@ -391,7 +389,7 @@ impl OriginClient {
         error.at(&self.config.base)
     }
 
-    /// Whose request this is. `is_ours`: as in [`Witness`].
+    /// The witness of a request. `is_ours`: as in [`Witness`].
     pub fn witness(&self, asker: &Asker, is_ours: bool) -> Witness {
         let alone = asker.client.filter(|_| !asker.was_well);
         Witness { class: asker.class, household: alone.map(|client| self.budget.household(client)), is_ours }
@@ -408,6 +406,7 @@ impl OriginClient {
         if matches!(error, AskError::Spent(_)) {
             return;
         }
+        // Before the judgement, and not under its lock: neither lock is taken while the other is held.
         let paused = !self.budget.view().paused.is_zero();
         let Judgement { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
         let own = outage.map(|failures| {
@@ -438,7 +437,6 @@ impl OriginClient {
     }
 }
 
-/// The body so far.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     full: Vec<Bytes>,
@@ -469,7 +467,6 @@ impl Collected {
         self.length
     }
 
-    /// All of it in one piece.
     pub(super) fn into_bytes(self) -> Bytes {
         if self.full.is_empty() {
             return self.last.freeze();

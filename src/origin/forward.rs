@@ -1,4 +1,4 @@
-//! Forwards a client's request as it is, and its answer as it comes, body and interim answers included.
+//! Forwarding of a client's request as it is, and of its answer as it comes, body and interim answers included.
 //!
 //! It knows neither caches nor what an answer means, and follows no redirect. Each request takes a slot of the origin's
 //! budget; each wait has an end. Callers: [`crate::edge::proxy`].
@@ -22,10 +22,8 @@ use super::wire::{Listener, Wire};
 /// An answer must end within so many times the time for one step.
 const MOST_STEPS: u32 = 60;
 
-/// A request to forward.
 #[derive(Clone, Debug)]
 pub struct Sending {
-    /// The method.
     pub method: Method,
     /// Path and raw query, byte for byte.
     pub target: Bytes,
@@ -42,11 +40,9 @@ pub struct Sending {
 /// The head of an answer, and its body as it arrives.
 #[derive(Debug)]
 pub struct Arrived {
-    /// The status.
     pub status: StatusCode,
     /// The header as it came.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Pieces,
     /// When the request was sent.
     pub asked: WallTime,

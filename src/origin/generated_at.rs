@@ -1,4 +1,4 @@
-//! What the `generated_at` of the origin's answers is worth, by kind of answer.
+//! Stamps of the origin: what the `generated_at` of its answers is worth, by kind of answer.
 //!
 //! `generated_at` (here: the *stamp*) is documented as the time of the response. Then it tells the age of a copy that
 //! the origin's CDN sends without `Age`. An origin may also write another time: that of its last deployment, which
@@ -61,9 +61,7 @@ const RUN: u8 = 3;
 pub enum AnswerClass {
     /// Pages of the list, filtered or not.
     Lists,
-    /// One of the taxonomies.
     Taxonomy(TaxonomyKind),
-    /// Details.
     Details,
 }
 
@@ -212,7 +210,7 @@ fn bound(cache_ttl: Duration) -> Duration {
     cache_ttl.saturating_mul(2).saturating_add(CLOCKS_DIFFER)
 }
 
-/// Where silent caches were seen, one bit for each [`AnswerClass`].
+/// Where silent caches were seen, one bit for each [`AnswerClass`]. Relaxed everywhere: nothing else is read by these bits.
 #[derive(Debug, Default)]
 struct SilentPlaces {
     certain: AtomicU8,
@@ -353,6 +351,7 @@ impl StampWatch {
         let own = &mut known[place.index()];
         let reading = own.see(stamp, [sent, answer.stamps.date.unwrap_or(sent)], before, self.cache_ttl);
         let (news, pulse) = (own.reading.replace(reading) != Some(reading), own.pulse);
+        // Before the status, which has a lock of its own.
         drop(known);
         if news {
             self.status.update(|picture| picture.stamps.insert(place.as_str(), reading.as_str()));

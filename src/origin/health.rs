@@ -1,5 +1,5 @@
-//! What failures say: of the origin as a whole (nothing, that it fails, or that it wants a pause), of single resources,
-//! and how often they are logged.
+//! Health of the origin by its failures: what they say of it as a whole (nothing, that it fails, or that it wants a pause),
+//! of single resources, and how often they are logged.
 //!
 //! What one client requests or sends must not make the origin count as down. A missing connection counts, whoever
 //! asked. Otherwise one household alone makes no outage, and other paths say nothing. A resource that failed lately is
@@ -34,7 +34,7 @@ use super::window::Class;
 /// How many failures in a row mean that the origin fails, and not one resource of it.
 pub(crate) const FEW: u32 = 3;
 
-/// Whose request it was.
+/// The household and the purpose behind a request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// What it was for.
@@ -46,13 +46,11 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// The mirror itself.
     pub const fn mirror(class: Class) -> Self {
         Self { class, household: None, is_ours: true }
     }
 }
 
-/// The result of a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
     /// The origin as a whole fails: after how many failures in a row.
@@ -64,7 +62,6 @@ pub struct Judgement {
     pub counts: bool,
 }
 
-/// Failures in a row.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     failures: u32,
@@ -91,7 +88,6 @@ enum Weight {
 }
 
 impl Health {
-    /// The origin answered.
     pub fn answered(&mut self) {
         *self = Self::default();
     }
@@ -206,7 +202,6 @@ struct FailedResource {
     error: AskError,
 }
 
-/// Recent failures.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Mutex<HashMap<Name, FailedResource>>);
 
@@ -256,6 +251,7 @@ impl Failures {
         if all.len() >= MOST {
             all.retain(|_, failing| failing.until.plus(LONGEST) > now);
             if all.len() >= MOST {
+                // Memory stays bounded; each of these resources costs one more request.
                 all.clear();
             }
         }
@@ -270,7 +266,6 @@ impl Failures {
         all.insert(name, FailedResource { times, until, error: error.clone().shortened() });
     }
 
-    /// The origin gave an answer.
     pub(crate) fn answered(&self, key: &Key) {
         self.0.lock().remove(&name(key));
     }

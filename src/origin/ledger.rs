@@ -1,5 +1,5 @@
-//! The budget's window on disk, and the pause that the origin asked for: neither a restart nor a kill -9 forgets a
-//! request or shortens a pause.
+//! Ledger of the budget: its window on disk, and the pause that the origin asked for. Neither a restart nor a kill -9
+//! forgets a request or shortens a pause.
 //!
 //! One file: a head with the pause, then per slot until when it counts, or a mark for a request on the wire; each with
 //! a checksum, in milliseconds since the epoch. A slot is written, by a thread that may block, before its request is
@@ -32,7 +32,7 @@ const IN_FLIGHT: i64 = -1;
 const MAGIC: [u8; 8] = *b"gsbudg1\n";
 const HEAD: usize = 32;
 const RECORD: usize = 16;
-/// More slots are not believed.
+/// More slots are not believed: 16 MB.
 const MOST: usize = 1_000_000;
 /// The longest pause that is kept.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
@@ -46,6 +46,7 @@ const LAST_WRITE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Ledger(Arc<LedgerFile>);
 
+// Order of the locks: the dispatcher's, `file`, then `wanted` or `failure`. `wanted` is never held while the disk writes.
 #[derive(Debug)]
 struct LedgerFile {
     path: PathBuf,
@@ -54,7 +55,6 @@ struct LedgerFile {
     file: Mutex<Option<File>>,
     /// How many changes are on the disk, or failed to get there.
     written: watch::Sender<u64>,
-    /// Why it cannot be written.
     failure: Mutex<Option<Finding>>,
 }
 
@@ -240,6 +240,7 @@ impl Drop for LedgerWriter {
 impl Drop for Ledger {
     /// Writes what a runtime that has ended did not, unless the disk stalls.
     fn drop(&mut self) {
+        // A writer that hangs has the lock: the process ends nevertheless.
         if let Some(mut file) = self.0.file.try_lock_for(LAST_WRITE) {
             self.0.write(&mut file);
         }
@@ -285,6 +286,7 @@ impl LedgerFile {
         let is_new = file.is_none();
         let file = file.map_or_else(|| files::edit_or_create(&self.path), Ok)?;
         pieces.iter().try_for_each(|(at, piece)| file.write_all_at(piece, *at as u64))?;
+        // After the write: no stamp of the old content is cut off before the new one is there.
         if is_new {
             file.set_len(len)?;
         }

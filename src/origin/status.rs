@@ -28,18 +28,14 @@ named! {
     /// The origin's state, as last seen.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub enum OriginState, as_str {
-        /// Not asked yet.
         #[default]
         NotAsked = "not-asked",
         /// There is no origin.
         Offline = "offline",
-        /// The first crawl is running.
         Crawling = "crawling",
         /// It answers clients' reads; no mirror looks at it.
         Answering = "answering",
-        /// It was asked, and nothing has changed.
         Unchanged = "unchanged",
-        /// It was asked, and something had changed.
         Changed = "changed",
         /// Requests failed.
         CouldNotBeAsked = "could-not-be-asked",
@@ -48,7 +44,6 @@ named! {
     }
 }
 
-/// The last failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastError {
@@ -64,7 +59,6 @@ impl LastError {
     }
 }
 
-/// Progress of a running pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Progress {
@@ -113,7 +107,6 @@ pub struct Picture {
     pub state: OriginState,
     /// The last failure, even if later requests succeeded.
     pub last_error: Option<LastError>,
-    /// The judgement on recent failures.
     pub health: Health,
     /// Failed requests in a row, whoever asked, but for details.
     failed_in_row: u32,
@@ -122,7 +115,6 @@ pub struct Picture {
     /// How the last request failed, for people, and what to do about it if that is known.
     how: (&'static str, Option<&'static str>),
     recent: Recent,
-    /// When a request failed last.
     failed_at: Option<Instant>,
     /// Since when it fails, also between two tries; `None`: it answers.
     failing_since: Option<Instant>,
@@ -134,11 +126,8 @@ pub struct Picture {
     pub(crate) took: BTreeMap<&'static str, Times>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// The pace of crawl and details.
     pub pace: Pace,
-    /// The running pass.
     pub pass: Option<Progress>,
-    /// Held back.
     pub held: Option<HeldBack>,
     /// When the last refresh ended, milliseconds since the epoch.
     pub refreshed_ms: Option<i64>,
@@ -172,7 +161,8 @@ impl Picture {
         matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense) || self.health.failures() > 0
     }
 
-    /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no copies.
+    /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no
+    /// copies.
     pub fn copy_age(&self) -> Option<Duration> {
         const HOUR: Duration = Duration::from_secs(3600);
         self.copy_seen.filter(|(_, at)| at.elapsed() < HOUR).map(|(age, _)| age)
@@ -252,7 +242,7 @@ impl Picture {
             .then(|| self.failing_since.unwrap_or_else(Instant::now));
     }
 
-    /// Remembers what is said of a failure. That nothing was asked says nothing new.
+    /// Remembers the words for a failure. A spent budget says nothing new.
     fn note(&mut self, error: &AskError, now: WallTime) {
         if self.last_error.is_none() || !matches!(error, AskError::Spent(_)) {
             self.last_error = Some(LastError::new(error, now));
@@ -278,14 +268,12 @@ impl Picture {
 pub struct OriginStatus(Arc<Mutex<Picture>>);
 
 impl OriginStatus {
-    /// The state now.
     pub fn picture(&self) -> Picture {
         let mut picture = self.0.lock();
         picture.forget();
         picture.clone()
     }
 
-    /// Changes a part of it.
     pub fn update<T>(&self, change: impl FnOnce(&mut Picture) -> T) -> T {
         let mut picture = self.0.lock();
         let changed = change(&mut picture);
@@ -309,7 +297,6 @@ impl OriginStatus {
         *picture.statuses.entry(status).or_default() += 1;
     }
 
-    /// A request was answered.
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
@@ -337,7 +324,7 @@ impl OriginStatus {
         // than to pause the origin.
         let of_shield = picture.failed_in_row >= FEW || picture.recent.mostly_failed();
         let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && of_shield;
-        // Whether details alone fail is told by itself.
+        // Details that fail alone have a finding of their own.
         if fails && picture.state != OriginState::Crawling && !only_details {
             picture.state = OriginState::CouldNotBeAsked;
         }
@@ -429,7 +416,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// One more request.
     pub fn count(&mut self, now: Instant) {
         let (began, count) = self.window.get_or_insert((now, 0));
         *count += 1;

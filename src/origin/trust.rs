@@ -1,4 +1,4 @@
-//! Certificates of servers: whose are trusted, and the PEM files of authorities.
+//! Trust in servers: whose certificates are accepted, and the PEM files of authorities.
 //!
 //! Callers: [`super::wire`]; [`crate::fleet`] for object stores; [`crate::cli`] for requests to a running server;
 //! [`crate::edge::shared_limit`] for Redis; [`crate::edge::serve`] reads PEM files.

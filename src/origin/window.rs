@@ -20,9 +20,7 @@ named! {
     /// What a slot is used for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Class, as_str {
-        /// Refreshes.
         Refresh = "refresh",
-        /// Reads for clients.
         Client = "client",
         /// Pages and taxonomies of a pass.
         Crawl = "crawl",
@@ -33,10 +31,8 @@ named! {
     }
 }
 
-/// One place in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    /// No request uses it.
     Free,
     /// A request is on the wire.
     InFlight(Class),
@@ -48,7 +44,6 @@ enum Slot {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     slots: Vec<Slot>,
-    /// The free slots.
     free: Vec<usize>,
     /// The answered ones, by the instant at which they become free.
     ends: BTreeSet<(Monotonic, usize)>,
@@ -57,13 +52,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window of `limit` free slots.
     pub(crate) fn new(limit: usize) -> Self {
         let slots = vec![Slot::Free; limit];
         Self { slots, free: (0..limit).rev().collect(), ..Self::default() }
     }
 
-    /// How many slots there are.
     pub(crate) fn limit(&self) -> usize {
         self.slots.len()
     }
@@ -106,13 +99,11 @@ impl Window {
         }
     }
 
-    /// How many slots are free.
     pub(crate) fn free(&mut self, now: Monotonic) -> usize {
         self.expire(now);
         self.free.len()
     }
 
-    /// How many slots a class holds.
     pub(crate) fn used_by(&mut self, class: Class, now: Monotonic) -> usize {
         self.expire(now);
         self.used[class as usize]
@@ -153,8 +144,8 @@ impl Window {
     }
 }
 
-/// When the place after `before` others is free, of `free` places now and one at each of `ends`; else `before` at the pace of
-/// `limit` a window, which is at least a window.
+/// When the place after `before` others is free, of `free` places now and one at each of `ends`; else `before` at the
+/// pace of `limit` a window, which is at least a window.
 fn turn(
     before: usize,
     free: usize,

@@ -73,6 +73,7 @@ struct Connections {
 
 impl Connections {
     fn http(&self) -> HttpClient {
+        // Held only to copy the client; connections are made without it.
         let mut current = self.current.lock();
         if current.0.elapsed() >= CONNECTION_LIFE {
             *current = (Instant::now(), self.builder.build(self.connector.clone()));
@@ -108,7 +109,6 @@ impl Wire {
         Ok(Self::over(&Self::http(), Connector::over(pipe, timeout, tls, proxy), timeout, user_agent))
     }
 
-    /// A wire of these parts.
     pub(crate) fn over(http: &Builder, connector: Connector, timeout: Duration, user_agent: HeaderValue) -> Self {
         let proxy = connector.proxy().clone();
         let current = Mutex::new((Instant::now(), http.build(connector.clone())));
@@ -131,7 +131,6 @@ impl Wire {
         http
     }
 
-    /// The value of `User-Agent`.
     pub(crate) const fn user_agent(&self) -> &HeaderValue {
         &self.user_agent
     }
@@ -151,7 +150,7 @@ impl Wire {
                 interim((answer.status(), answer.headers().clone()));
             }
         });
-        // The proxy of an https URL is told when the connection is made.
+        // The proxy of an https URL gets them when the connection is made.
         let proxy = self.proxy.on_the_way_to(request.uri()).filter(|_| request.uri().scheme() == Some(&Scheme::HTTP));
         if let Some(credentials) = proxy.as_ref().and_then(Intercept::basic_auth) {
             request.headers_mut().insert(PROXY_AUTHORIZATION, credentials.clone());
@@ -161,6 +160,7 @@ impl Wire {
         let answered = async {
             tokio::select! {
                 biased;
+                // First: no final answer makes a bad interim one good.
                 Some(bad) = interims.bad() => Err(malformed(&bad)),
                 sent = http.request(request) => sent.map_err(|error| failure(&error, interims.came())),
             }
@@ -262,7 +262,6 @@ pub(crate) type Body = BoxStream<'static, Result<Bytes, TransportError>>;
 
 /// The head of an answer, and its body as it arrives.
 pub struct Arrival {
-    /// The status.
     pub status: u16,
     /// The header as it came.
     pub headers: HeaderMap,
@@ -332,7 +331,6 @@ impl Interims {
         passes
     }
 
-    /// Whether any came.
     fn came(&self) -> bool {
         self.0.borrow().0 > 0
     }

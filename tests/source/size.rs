@@ -18,7 +18,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("cli", 3590),
     ("clock", 313),
     ("config", 2504),
-    ("data", 10894),
+    ("data", 10840),
     ("edge", 13160),
     ("fleet", 3282),
     ("lib", 19),

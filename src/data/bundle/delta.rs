@@ -1,4 +1,4 @@
-//! A delta: the steps from a base to another snapshot, and how they are made, read and run.
+//! Deltas: the steps from a base to another snapshot, and how they are made, read and run.
 //!
 //! Two kinds of scripts, of ids and of bytes, with one encoding. A delta is applied in memory, and the result must be the
 //! snapshot that the bundle names. Callers: `write` makes scripts, `open` checks them, imports apply them.
@@ -17,7 +17,6 @@ use crate::data::snapshot::content::{Content, SnapshotId};
 
 const INSERT: u32 = u32::MAX;
 
-/// One step of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScriptStep<'a> {
     /// A range of the base, not empty.

@@ -14,7 +14,6 @@ use crate::data::snapshot::content::{Content, SnapshotId};
 use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::data::snapshot::verdicts::table::Told;
 
-/// A number of details.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -42,9 +41,7 @@ impl Counts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// The id of its content.
     pub snapshot: SnapshotId,
-    /// Number of listings.
     pub listings: u64,
     /// Listings that the base does not have.
     pub added: u64,
@@ -54,15 +51,12 @@ pub struct Base {
     pub removed: u64,
 }
 
-/// The manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// Name and version of the program that wrote it.
     pub program: String,
-    /// The id of the content.
     pub snapshot: SnapshotId,
-    /// Number of listings.
     pub listings: u64,
     /// The base of a delta; `None`: a full bundle.
     pub base: Option<Base>,
@@ -119,13 +113,11 @@ impl Manifest {
         }
     }
 
-    /// What queries mean at the origin.
     pub(crate) fn told(&self) -> Told {
         let formerly = || Told::of_assumptions(self.disproved.iter().flatten().map(String::as_str));
         self.verdicts.clone().unwrap_or_else(formerly)
     }
 
-    /// The word for full or delta.
     pub const fn kind(&self) -> &'static str {
         if self.base.is_some() { "delta" } else { "full" }
     }

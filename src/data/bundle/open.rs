@@ -1,4 +1,4 @@
-//! Opens a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file, and are read
+//! Opening of a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file, and are read
 //! again to store them: each part must equal the verified one.
 //!
 //! Callers: verify, inspect and import.
@@ -27,7 +27,6 @@ use crate::data::snapshot::meta::SnapshotMeta;
 /// A detail as it travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Whether the origin has the detail.
     pub state: DetailState,
     /// The body as the origin sent it; empty if gone. After reading: a slice of about a MiB.
     pub body: Bytes,
@@ -43,7 +42,6 @@ pub struct Detail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetailHash {
     pub id: ListingId,
-    /// Whether the origin has the detail.
     pub state: DetailState,
     /// Hash of the body without volatile values, as in the store; for a gone one the hash of an empty body.
     pub hash: ContentHash,
@@ -127,12 +125,10 @@ impl Bundle {
         })
     }
 
-    /// The format of the file.
     pub const fn format(&self) -> u16 {
         self.format
     }
 
-    /// The manifest.
     pub const fn manifest(&self) -> &Manifest {
         &self.manifest
     }

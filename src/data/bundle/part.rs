@@ -15,27 +15,20 @@ use crate::api::hash::Digest;
 use crate::words::named;
 
 named! {
-    /// The kind of a part.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     pub enum PartKind, as_str {
-        /// The description of the bundle.
         Manifest(1) = "manifest",
         /// The fields of every list.
         Envelope(2) = "envelope",
-        /// One of the three taxonomies.
         Taxonomy(3) = "taxonomy",
         /// How the order follows from the base's.
         Order(4) = "order",
-        /// The listings.
         Summaries(5) = "summaries",
         /// The origin's lists for terms.
         Evidence(6) = "evidence",
-        /// The bodies of details.
         Details(7) = "details",
-        /// The origin's validators of details.
         Validators(8) = "validators",
-        /// The end.
         End(9) = "end",
         /// What earlier versions learned of odd requests: it is skipped.
         Lessons(10) = "lessons",
@@ -96,12 +89,10 @@ pub(super) const fn most_unpacked(file: u64) -> u64 {
     (64 << 20) + file.saturating_mul(256)
 }
 
-/// Which part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartPosition {
     /// Its number, from 1.
     pub part: u32,
-    /// Its kind.
     pub kind: PartKind,
     /// Where its head begins, in bytes from the start of the file.
     pub offset: u64,

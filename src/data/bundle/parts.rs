@@ -1,4 +1,4 @@
-//! The parts of a file in turn: written, and read and verified before they are used.
+//! Reader and writer of the parts of a file, in turn. A part is verified before it is used.
 //!
 //! The contents are checked by [`super::open`]. Callers: [`mod@super::write`], [`super::open`].
 
@@ -49,7 +49,6 @@ impl std::fmt::Debug for UnpackedPart {
     }
 }
 
-/// Reads parts in turn.
 pub(super) struct PartReader<'p, R> {
     file: R,
     pub format: u16,
@@ -59,9 +58,8 @@ pub(super) struct PartReader<'p, R> {
     offset: u64,
     /// The hash of the last part.
     pub chain: Digest,
-    /// The number of parts read.
     pub count: u32,
-    /// Their raw length.
+    /// The raw length of these parts.
     pub raw: u64,
     /// Bytes in memory so far.
     held: u64,
@@ -200,7 +198,6 @@ impl<R: Read> PartReader<'_, R> {
         Err(BundleError::Trailing { end: self.offset, length: self.length.max(self.offset + 1) })
     }
 
-    /// Counts memory before it is used.
     fn hold(&mut self, at: PartPosition, bytes: u64) -> Result<(), BundleError> {
         self.held = self.held.saturating_add(bytes);
         let most = most_memory(self.length);
@@ -276,20 +273,17 @@ pub(super) fn again(file: &mut (impl Read + Seek), seal: &PartSeal) -> Result<Un
     Ok(UnpackedPart { seal: *seal, raw: raw.into() })
 }
 
-/// Writes parts in turn.
 pub(super) struct PartWriter<W> {
     pub out: W,
     pub packer: Compressor<'static>,
     is_full: bool,
     /// The hash of the last part.
     pub chain: Digest,
-    /// The number of parts written.
     pub count: u32,
-    /// Their raw length.
+    /// The raw length of these parts.
     pub raw: u64,
     /// The memory that a reader needs for it, in bytes.
     pub held: u64,
-    /// The length of the file.
     pub bytes: u64,
     /// Records that do not fill a part yet.
     waiting: Vec<u8>,

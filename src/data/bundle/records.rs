@@ -1,4 +1,4 @@
-//! Encodes and decodes records. Decoding trusts nothing.
+//! Codec of records. Decoding trusts nothing.
 //!
 //! Callers: `write`, `open`, `delta`.
 
@@ -115,7 +115,6 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Puts a text with its length.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text);
@@ -194,7 +193,6 @@ impl<'a> RecordBody<'a> {
     }
 }
 
-/// The origin's validators of a detail.
 #[derive(Debug)]
 pub(super) struct Validators<'a> {
     pub id: ListingId,

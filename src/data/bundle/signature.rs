@@ -41,26 +41,17 @@ const PLAIN: &str = "RWQAAEIy";
 /// Why something is not signed, or a signature is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// A file cannot be read.
     #[error("{}: {source}{}", path.display(), remedy(path, source))]
-    Io {
-        /// The file.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The file or the password cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A trusted key is invalid.
     #[error("{0:?} is not a minisign public key")]
     NotAKey(String),
-    /// The file holds no secret key.
     #[error("{} is not a minisign secret key", .0.display())]
     NotASecretKey(PathBuf),
-    /// The password does not fit.
     #[error("wrong password for the key {}", .0.display())]
     WrongPassword(PathBuf),
-    /// The signature is malformed.
     #[error("not a minisign signature: {0}")]
     NotASignature(String),
     /// The signature is in the old form, over the file itself.
@@ -68,7 +59,6 @@ pub enum SignatureError {
         "the signature has minisign's old format, which is not accepted; sign again with minisign 0.10 or newer, or with -H"
     )]
     Legacy,
-    /// No trusted key signed it.
     #[error(
         "signed with the key {found}, which is not trusted; trusted keys: {}. To trust it, add its public key to \
          bundle.trusted_keys",
@@ -79,13 +69,11 @@ pub enum SignatureError {
         /// The ids of the trusted keys.
         trusted: Vec<String>,
     },
-    /// The file, the signature or its comment was altered.
     #[error(
         "the signature by the key {0} does not match: the bundle or the signature was altered; copy both again, and if this \
          stays, do not use them"
     )]
     Wrong(KeyId),
-    /// Signing failed.
     #[error("signing failed: {0}")]
     Failed(String),
 }
@@ -138,7 +126,6 @@ impl Signature {
         text_beside(bundle)?.map(|text| Self::parse(&text)).transpose()
     }
 
-    /// Reads a signature.
     pub fn parse(text: &[u8]) -> Result<Self, SignatureError> {
         let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
         if text.len() as u64 > MAX_SIGNATURE {
@@ -221,12 +208,9 @@ impl<R: Seek> Seek for Verifying<'_, R> {
     }
 }
 
-/// A verified signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// The signing key.
     pub key: KeyId,
-    /// The signed comment.
     pub comment: String,
 }
 
@@ -364,33 +348,21 @@ pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Why a bundle file is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
-    /// The file is larger than the limit.
     #[error("{} has {length} bytes; a bundle may have {most}", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        length: u64,
-        /// The bound.
-        most: u64,
-    },
-    /// The required signature is missing.
+    TooLarge { path: PathBuf, length: u64, most: u64 },
     #[error(
         "{} is not signed, but bundle.trusted_keys requires a signature: {} is missing; copy it beside the bundle",
         .0.display(), path_of(.0).display()
     )]
     Unsigned(PathBuf),
-    /// The same, of standard input.
     #[error(
         "a bundle on {INPUT} has no signature, but bundle.trusted_keys requires one: save it to a file, beside its .minisig"
     )]
     UnsignedInput,
-    /// The signature is not accepted.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// The bundle is not accepted.
     #[error(transparent)]
     Bundle(#[from] BundleError),
 }
@@ -403,7 +375,6 @@ pub(crate) enum Claim {
     Signed(Signature),
 }
 
-/// The result of checking the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Voucher {
     /// There is no signature, and none is required.
@@ -445,7 +416,7 @@ pub(crate) fn open(
     progress: Progress<'_>,
 ) -> Result<Opened, TrustError> {
     let (bundle, voucher) = read(&file, claim, trusted, known, progress);
-    // Whose it is comes first: what a stranger has altered may look like anything.
+    // The signature comes first: what a stranger has altered may look like anything.
     let voucher = voucher?;
     Ok(Opened { bundle: bundle?, voucher, file })
 }

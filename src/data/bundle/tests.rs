@@ -1,4 +1,4 @@
-//! What bundles promise, from the outside: see `FORMAT.md`.
+//! Promises of bundles, from the outside: see `FORMAT.md`.
 
 mod damage;
 mod fixture;

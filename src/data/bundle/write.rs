@@ -1,4 +1,4 @@
-//! Writes a bundle: the same input gives the same bytes. It writes nothing that a reader would refuse.
+//! Writer of bundles: the same input gives the same bytes. It writes nothing that a reader would refuse.
 //!
 //! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers:
 //! exports.
@@ -21,7 +21,6 @@ use crate::data::snapshot::verdicts::table::Told;
 /// The content to write, without the details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Export<'a> {
-    /// The snapshot.
     pub content: &'a Content,
     /// Its certificate; `published_ms` is left out.
     pub meta: &'a SnapshotMeta,
@@ -39,7 +38,6 @@ pub(crate) struct Export<'a> {
     pub level: i32,
 }
 
-/// The result of writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub manifest: Manifest,

@@ -39,10 +39,8 @@ const SETTLED: u8 = u8::MAX;
 /// Compression does not make it small enough.
 const PLAIN: u8 = u8::MAX - 1;
 
-/// One coded body.
 #[derive(Debug)]
 pub struct Variant {
-    /// The coded body.
     pub body: Bytes,
 }
 
@@ -51,7 +49,6 @@ impl Variant {
         Self { body: body.into() }
     }
 
-    /// The variant as it is.
     pub(super) const fn shown(&self) -> Shown<'_> {
         Shown { identity: self, coded: None }
     }
@@ -71,7 +68,6 @@ impl Deref for Shown<'_> {
     }
 }
 
-/// A body.
 #[derive(Debug)]
 pub struct Coded {
     identity: Variant,
@@ -79,7 +75,6 @@ pub struct Coded {
     codings: Option<Arc<Codings>>,
 }
 
-/// The coded variants of a body.
 #[derive(Debug)]
 struct Codings {
     body: Bytes,
@@ -138,7 +133,6 @@ impl Coded {
         Self { identity, codings }
     }
 
-    /// The uncompressed body.
     pub const fn identity(&self) -> &Variant {
         &self.identity
     }
@@ -158,6 +152,7 @@ impl Coded {
         if !codings.lacks(coding) {
             return;
         }
+        // Before a place of `AT_ONCE`: so a wait for a place delays only requests for the same body.
         let _alone = codings.making.lock().await;
         if codings.lacks(coding) {
             // `AT_ONCE` is never closed.
@@ -211,7 +206,6 @@ impl Codings {
         }
     }
 
-    /// Whether a coding is missing.
     fn lacks(&self, coding: Coding) -> bool {
         self.of(coding).is_some_and(|one| one.made.get().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
     }
@@ -259,6 +253,7 @@ impl Codings {
 
     /// Takes room for a variant of this length; `false` if there is none.
     fn takes(&self, length: usize) -> bool {
+        // Relaxed: the number guards nothing else; `OnceLock` and `ArcSwap` publish the variants.
         self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(length)).is_ok()
     }
 
@@ -326,7 +321,6 @@ thread_local! {
     static QUICK: RefCell<(Option<Compress>, Option<Compressor<'static>>)> = const { RefCell::new((None, None)) };
 }
 
-/// Compresses a body.
 pub fn encode(coding: Coding, effort: Effort, body: &[u8]) -> io::Result<Vec<u8>> {
     let level = effort.level(coding);
     let reuses = effort == Effort::Quick && body.len() <= REUSED_FOR;
@@ -376,7 +370,7 @@ fn brotli(level: i32, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The longest queue. It does not keep bodies in memory.
+/// The longest queue. It does not keep bodies in memory: a job has a weak pointer.
 const QUEUE: usize = 1024;
 
 /// It rests so many times as long as it works: after a publication there is much to do, and requests come first.

@@ -1,4 +1,4 @@
-//! What was asked for of late: queries that came before, and requests to the origin that are under way.
+//! Recent requests: queries that came before, and requests to the origin that are under way.
 //!
 //! A reply enters the cache at its second request ([`Doorkeeper`]): most queries come once, and caching their replies costs
 //! more CPU than making them, and pushes out hot replies. An answer of the origin that was purged while it was on its way
@@ -18,12 +18,10 @@ use super::Key;
 
 /// Fingerprints in a bucket.
 const PLACES: u32 = 4;
-/// Bits of a fingerprint.
 const BITS: u32 = u64::BITS / PLACES;
-/// Buckets: a power of two.
+/// Buckets: a power of two. 128 KiB, for 65,536 requests.
 const BUCKETS: usize = 1 << 14;
 
-/// Recent requests.
 #[derive(Debug)]
 pub struct Doorkeeper {
     buckets: Box<[AtomicU64]>,
@@ -40,6 +38,7 @@ impl Doorkeeper {
     /// bucket on purpose.
     pub fn knows(&self, hash: u64) -> bool {
         let bucket = &self.buckets[hash as usize % BUCKETS];
+        // Not one atomic step: of two requests at once one may be forgotten, and its reply enters one request later.
         let (next, known) = remembered(bucket.load(Ordering::Relaxed), fingerprint(hash));
         bucket.store(next, Ordering::Relaxed);
         known
@@ -97,7 +96,6 @@ impl<V: Copy> Recent<V> {
 
 /// Keys that are marked until an instant.
 impl Recent<Monotonic> {
-    /// Whether the key is marked.
     pub(crate) fn holds(&self, key: &Key, now: Monotonic) -> bool {
         self.with(key, |until| until.is_some_and(|until| now < until))
     }
@@ -113,7 +111,6 @@ impl Recent<Monotonic> {
         })
     }
 
-    /// Unmarks it.
     pub(crate) fn forget(&self, key: &Key) {
         self.with(key, |until| *until = None);
     }
@@ -153,13 +150,13 @@ pub struct Asking {
 }
 
 impl UnderWay {
-    /// A request for a resource begins.
     pub(super) fn begin(&self, key: &Key) -> Asking {
         let OpenRequests { resources, seed, all, made } = &*self.0;
         let hash = seed.hash_one(key);
         let mut resources = resources.lock();
         let resource = resources.entry(hash).or_default();
         resource.requests += 1;
+        // Under the lock, like the number: a purge of the resource is before this request or after it.
         let purges = (all.load(Ordering::SeqCst), resource.purges);
         Asking { under_way: self.clone(), resource: hash, purges, number: made.fetch_add(1, Ordering::SeqCst) }
     }
@@ -182,6 +179,7 @@ impl Asking {
     /// Whether the answer was purged before it arrived.
     pub(super) fn is_purged(&self) -> bool {
         let OpenRequests { resources, all, .. } = &*self.under_way.0;
+        // While this request is counted, the entry stays, and its count of purges does not begin again.
         let of_resource = resources.lock().get(&self.resource).map(|resource| resource.purges);
         (all.load(Ordering::SeqCst), of_resource.unwrap_or_default()) != self.purges
     }
@@ -210,7 +208,6 @@ mod doorkeeper_tests {
 
     use super::*;
 
-    /// A hash with this bucket and this fingerprint.
     fn hash(bucket: u64, print: u64) -> u64 {
         print << 48 | bucket
     }

@@ -1,9 +1,9 @@
-//! Answers that are ready to be sent: replies rendered from the snapshot, documents of this server, and answers of the
+//! Ready answers: replies rendered from the snapshot, documents of this server, and answers of the
 //! origin with the terms of their use.
 //!
 //! They have nothing that varies between requests, and decide nothing: see [`crate::protocol::caching`]. If a new
-//! snapshot does not change one, it stays, with its compressed variants. Callers: [`crate::edge::answer`], [`crate::edge::proxy`],
-//! [`crate::edge::pages`].
+//! snapshot does not change one, it stays, with its compressed variants. Callers: [`crate::edge::answer`],
+//! [`crate::edge::proxy`], [`crate::edge::pages`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,13 +26,10 @@ use super::{Cache, Key};
 pub struct Reply {
     /// The entity tag, parsed for comparison.
     pub tag: Option<EntityTag>,
-    /// `ETag`.
     pub etag: Option<HeaderValue>,
-    /// `Link`.
     pub link: Option<HeaderValue>,
     /// The latest epoch in which it is known to be current.
     epoch: AtomicU64,
-    /// The body.
     pub body: Coded,
 }
 
@@ -98,7 +95,6 @@ pub enum Lifetime {
     Revalidated,
     /// As long as answers of the API.
     OfAnswers,
-    /// A day.
     Day,
     /// For good: other content has another name.
     Immutable,
@@ -106,14 +102,11 @@ pub enum Lifetime {
     Unfinished(u64),
 }
 
-/// What is said of a document beside its body.
+/// The properties of a document that its header states.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyKind {
-    /// `Content-Type`.
     pub content_type: &'static str,
-    /// What a browser may do with it.
     pub confinement: Confinement,
-    /// How long it may be kept.
     pub lifetime: Lifetime,
     /// Whether another document at the same path answers other wishes (`Accept`).
     pub varies_by_accept: bool,
@@ -130,7 +123,6 @@ enum ReplyBody {
 /// A document of status 200.
 #[derive(Debug)]
 pub struct Rendered {
-    /// What is said of it beside its body.
     pub kind: ReplyKind,
     body: ReplyBody,
     tags: [Option<EntityTag>; 4],
@@ -176,7 +168,6 @@ impl Rendered {
         }
     }
 
-    /// The latest epoch for which it is known to be right.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
@@ -201,7 +192,6 @@ impl Rendered {
     }
 }
 
-/// An answer of the origin.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub status: StatusCode,
@@ -292,6 +282,7 @@ impl Variants {
     /// that was used longest ago, but that only if `is_wanted`: requests with these fields came before. `None`: it is
     /// not added, or the old one has a higher number.
     pub fn with(&self, stored: &Arc<Stored>, asked: u64, is_wanted: impl FnOnce() -> bool) -> Option<Self> {
+        // The weight bounds the memory; this bounds the search in `select`.
         const MOST: usize = 16;
         let mut variants = self.variants.clone();
         let mut used = Arc::default();

@@ -1,4 +1,4 @@
-//! What enters the cache, stays in it, and leaves it.
+//! Contents of the cache: what enters it, stays in it, and leaves it.
 
 use super::*;
 use crate::protocol::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary};

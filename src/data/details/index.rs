@@ -1,4 +1,5 @@
-//! What is known of each stored detail, and how many listings have one: counted once, then updated with each arrival.
+//! Index of the stored details: what is known of each, and how many listings have one. Counted once, then updated with each
+//! arrival.
 //!
 //! Memory only. No call takes more than a thousand look-ups in one piece, so that no client waits behind a million.
 //! Callers: [`super`].
@@ -18,7 +19,6 @@ use super::Details;
 /// Listings per piece.
 pub(super) const PIECE: usize = 1024;
 
-/// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownDetail {
     pub summary_hash: ContentHash,
@@ -125,7 +125,6 @@ impl DetailIndex {
         (tally.counted == dataset.len()).then_some(tally.covered)
     }
 
-    /// Counts the next piece.
     pub(super) fn count(&mut self, dataset: &Dataset) {
         let fresh = || Tally { snapshot: dataset.id.clone(), counted: 0, covered: Covered::default() };
         let mut tally = self.tally.take().filter(|tally| tally.snapshot == dataset.id).unwrap_or_else(fresh);
@@ -136,7 +135,6 @@ impl DetailIndex {
         self.tally = Some(tally);
     }
 
-    /// The coverage of some listings.
     pub(super) fn covering(&self, piece: &[Summary]) -> Covered {
         let mut covered = Covered::default();
         for summary in piece {

@@ -16,7 +16,7 @@ use crate::api::listing::ListingId;
 use crate::data::store::{DetailRecord, Store, StoreError};
 use crate::tasks::threads::Periodic;
 
-/// With so many waiting for the disk, no more should be fetched.
+/// With so many waiting for the disk, no more should be fetched. Requests that are under way still arrive.
 pub(super) const MOST: usize = 8192;
 /// So many are committed at once. Each commit writes pages all over the index by id, which only thousands of details
 /// share.
@@ -42,7 +42,6 @@ pub(super) struct Queue {
 }
 
 impl Arrivals {
-    /// Starts the thread.
     pub(super) fn start(store: Arc<Store>) -> Result<Self, StoreError> {
         let queue = Arc::new(Queue {
             store,
@@ -160,6 +159,7 @@ impl Queue {
 
     /// Returns how many details were committed.
     fn commit(&self) -> Result<usize, StoreError> {
+        // Copies, so that the lock is free while the disk writes: clients look up arrivals under it.
         let mut batch: Vec<(ListingId, DetailRecord)> =
             self.waiting.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
         // Those that arrived together are read together.

@@ -19,7 +19,6 @@ const PIECE: usize = 4096;
 /// The most unused names, apart from as many as are in use.
 const MOST_UNUSED: usize = 4096;
 
-/// The traits of one summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     /// The numbers of its sport, state and city among the [`Names`], by [`crate::api::taxonomy::TaxonomyKind::index`].
@@ -97,7 +96,6 @@ impl Names {
     }
 }
 
-/// The columns of a data set.
 pub(crate) struct Columns {
     /// The names that traits refer to.
     pub names: Arc<Names>,
@@ -105,13 +103,10 @@ pub(crate) struct Columns {
     pub traits: Box<[Traits]>,
 }
 
-/// Why a summary cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
-    /// The text is not UTF-8.
     #[error(transparent)]
     NotUtf8(#[from] std::str::Utf8Error),
-    /// The text is not a summary.
     #[error(transparent)]
     Summary(#[from] crate::api::listing::SummaryError),
 }
@@ -147,7 +142,6 @@ const SPARSEST: u64 = 4;
 /// No listing has this id.
 const NONE: u32 = u32::MAX;
 
-/// Positions by id.
 pub(super) enum Ids {
     /// The positions of the ids from `first` on, `NONE` between them.
     Dense {

@@ -19,7 +19,6 @@ const PIECE: usize = 1024;
 /// The content, equal in two mirrors of equal data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// The envelope of every list.
     pub envelope: Envelope,
     /// The taxonomies' texts by [`TaxonomyKind::index`], volatile values blanked.
     pub taxonomies: [Arc<str>; 3],
@@ -52,12 +51,10 @@ impl fmt::Display for SnapshotId {
 }
 
 impl Content {
-    /// The text of one taxonomy.
     pub fn taxonomy(&self, kind: TaxonomyKind) -> &str {
         &self.taxonomies[kind.index()]
     }
 
-    /// The id: see [`SnapshotId::of`].
     pub fn id(&self) -> SnapshotId {
         let listed = self.summaries.iter().map(|summary| (summary.id, summary.hash));
         SnapshotId::of(&self.envelope, &self.taxonomies, listed)

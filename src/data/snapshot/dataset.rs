@@ -1,4 +1,4 @@
-//! A snapshot with its indexes: finds listings, pages and totals, and what people want to know of terms.
+//! Data set: a snapshot with its indexes, to find listings, pages, totals, and figures about terms.
 //!
 //! Immutable and shared. No rendering, no HTTP. Callers: [`crate::edge::answer`], [`crate::mirror`], [`crate::edge::pages`].
 
@@ -20,7 +20,6 @@ use super::content::{Content, SnapshotId, envelope_text};
 use super::index::{Index, Matches, Part, Since};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
 
-/// A found page.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// How many listings match in all.
@@ -32,7 +31,6 @@ pub struct Found<'a> {
 /// Why the snapshot cannot answer a query by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// The meaning of a slug is doubtful.
     Term,
     /// A listing has no readable `modified`, so `modified_since` cannot be evaluated.
     Modified,
@@ -43,10 +41,8 @@ pub enum Doubt {
 /// Why a filter of a dump or a search selects nothing. Unlike the list's filters, these mean the snapshot's membership.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unselected {
-    /// No term and no listing has the slug.
     #[error("unknown {} {slug:?}", kind.parameter())]
     Unknown { kind: TaxonomyKind, slug: Box<str> },
-    /// No term and no listing has the slug that a search looks around.
     #[error("unknown city {slug:?}")]
     Nowhere { slug: Box<str> },
     #[error("It is not known which listings have the {} {slug:?}", kind.parameter())]
@@ -55,11 +51,9 @@ pub enum Unselected {
     Modified,
 }
 
-/// A snapshot with its indexes.
 pub struct Dataset {
     /// Names the content.
     pub id: SnapshotId,
-    /// The content itself.
     pub content: Content,
     /// Hash of the envelope's carried fields.
     pub envelope_hash: ContentHash,
@@ -73,7 +67,6 @@ pub struct Dataset {
     ids: Ids,
     index: Index,
     columns: Columns,
-    /// How many names listings have.
     names: usize,
     modified_known: bool,
     /// For an order that is not by falling `modified`; `None`: a filter is a prefix.
@@ -86,30 +79,20 @@ pub struct Dataset {
 /// The index for an order that is not by `modified`.
 struct Unordered {
     since: Since,
-    /// Every position.
     all: Box<[u32]>,
 }
 
 /// The run of [`Since`] with all positions; the runs of the kinds come before it.
 const ALL: usize = 3;
 
-/// Why content is no data set.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// A taxonomy cannot be read.
     #[error("{kind:?}: {source}", kind = kind.path())]
-    Taxonomy {
-        kind: TaxonomyKind,
-        /// Why.
-        source: TaxonomyError,
-    },
-    /// A summary cannot be read.
+    Taxonomy { kind: TaxonomyKind, source: TaxonomyError },
     #[error("a stored summary cannot be read: {0}")]
     Summary(String),
-    /// The order has an id twice.
     #[error("listing {0} is listed twice")]
     Repeated(ListingId),
-    /// More listings than positions.
     #[error("more than {} listings", u32::MAX)]
     TooMany,
 }
@@ -203,17 +186,14 @@ impl Dataset {
         })
     }
 
-    /// Number of listings.
     pub fn len(&self) -> usize {
         self.content.summaries.len()
     }
 
-    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.content.summaries.is_empty()
     }
 
-    /// The summary of a listing.
     pub fn summary(&self, id: ListingId) -> Option<&Summary> {
         self.ids.position(id).map(|position| &self.content.summaries[position as usize])
     }
@@ -223,7 +203,6 @@ impl Dataset {
         self.ids.position(id)
     }
 
-    /// The terms of a taxonomy.
     pub fn terms(&self, kind: TaxonomyKind) -> &[Term] {
         &self.terms[kind.index()]
     }
@@ -246,7 +225,6 @@ impl Dataset {
         others.contains(&*plain)
     }
 
-    /// Every slug of a taxonomy with its membership.
     pub fn memberships(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Membership)> {
         self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
     }

@@ -161,7 +161,6 @@ impl Pairs {
 }
 
 impl Index {
-    /// Builds the lists of all terms.
     pub(super) fn of<H>(membership: &[HashMap<Box<str>, Membership, H>; 3]) -> Self {
         let mut slugs: [HashMap<Box<str>, Option<u32>, RandomState>; 3] = Default::default();
         let mut lists: [Lists; 3] = Default::default();
@@ -291,7 +290,6 @@ pub(super) struct Part<'a> {
     pub run: usize,
     /// Where in the run it starts.
     pub start: usize,
-    /// The positions.
     pub positions: &'a [u32],
 }
 

@@ -5,8 +5,8 @@
 //! It has ids, not contents. A listing that changed and changed back, or was removed and added again, counts as
 //! changed: a client fetches it once more and misses nothing. A listing that only moves in the order has not changed.
 //!
-//! [`codec`] writes and reads entries as bytes. Callers: [`crate::data::snapshots`] keeps it, [`crate::edge::answer`] shows it,
-//! [`crate::fleet`] sends it.
+//! [`codec`] writes and reads entries as bytes. Callers: [`crate::data::snapshots`] keeps it, [`crate::edge::answer`]
+//! shows it, [`crate::fleet`] sends it.
 
 pub mod codec;
 
@@ -32,9 +32,7 @@ const OVERHEAD: usize = 32;
 /// One switch of the current snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The snapshot before.
     pub from: SnapshotId,
-    /// The snapshot after.
     pub to: SnapshotId,
     /// When; milliseconds since the epoch.
     pub at_ms: i64,
@@ -128,12 +126,10 @@ impl Journal {
         journal
     }
 
-    /// The numbers of the entries.
     pub fn numbers(&self) -> Range<u64> {
         self.first..self.first + self.entries.len() as u64
     }
 
-    /// The entry of that number.
     pub fn get(&self, number: u64) -> Option<&Entry> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.entries.get(at).map(|entry| &**entry)
@@ -180,12 +176,10 @@ impl Journal {
         self.entries.range(..last.map_or(0, |last| last + 1)).map(|entry| &**entry)
     }
 
-    /// How many entries are kept.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The listings of a slug, and the evidence for them.
+//! Membership of slugs: the listings of each, and the evidence for them.
 //!
 //! Filters take slugs while listings carry display names, so membership needs evidence: a name that one term alone has,
 //! and its count, else the ids in the origin's list for the term. Counts never tell terms with one name apart. Unknown
@@ -21,7 +21,6 @@ use super::columns::{Names, Traits};
 /// Positions of listings in the origin's order.
 pub(crate) type Positions = RoaringBitmap;
 
-/// The membership of one slug.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Membership {
     /// No other term has the display name, and the count agrees.
@@ -42,7 +41,6 @@ impl Membership {
         }
     }
 
-    /// The positions, unless doubtful.
     pub const fn positions(&self) -> Option<&Positions> {
         match self {
             Self::Named(positions) | Self::Listed(positions, _) => Some(positions),
@@ -62,13 +60,10 @@ pub struct ListedTerm {
     pub snapshot: String,
 }
 
-/// Lists of terms by taxonomy and slug.
 pub type Evidence = BTreeMap<(TaxonomyKind, String), ListedTerm>;
 
-/// Positions by display names.
 type Grouped = HashMap<Box<str>, Positions, RandomState>;
 
-/// Listings grouped by their display names.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     by_value: [Grouped; 3],
@@ -106,7 +101,6 @@ impl Groups {
         Self { by_value, by_city_and_state }
     }
 
-    /// How many names listings have.
     pub(crate) fn names(&self) -> usize {
         self.by_value.iter().map(HashMap::len).sum()
     }
@@ -196,11 +190,8 @@ fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl I
 /// The data set that slugs are resolved for.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
-    /// Its listings by display names.
     pub groups: &'a Groups,
-    /// Its id.
     pub snapshot: &'a str,
-    /// The listing at a position.
     pub id_at: &'a dyn Fn(u32) -> ListingId,
     pub position_of: &'a dyn Fn(ListingId) -> Option<u32>,
 }

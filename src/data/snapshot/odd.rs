@@ -10,10 +10,9 @@ use crate::api::taxonomy::TaxonomyKind;
 
 use super::dataset::{Dataset, Doubt};
 
-/// What an odd query comes to.
+/// The result of an odd query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// The query that is evaluated.
     pub query: ListQuery,
     /// What is left out of its answer.
     pub empty: Empty,
@@ -35,7 +34,6 @@ pub(crate) enum Empty {
 pub(crate) enum Decision {
     /// As it stands.
     AsAsked,
-    /// With a list.
     List(Applied),
     /// With a refusal of this value.
     Refused(u16, Odd),
@@ -106,8 +104,8 @@ pub(crate) fn apply(
     Some(Applied { query: query.within(dataset.content.envelope.largest_page), empty })
 }
 
-/// How a query is answered that the parser calls odd. `known`: the meanings of rows that were found; `now`: nanoseconds since
-/// 1970.
+/// How a query is answered that the parser calls odd. `known`: the meanings of rows that were found; `now`: nanoseconds
+/// since 1970.
 pub(crate) fn of_odd(
     known: impl Fn(Row) -> Option<Meaning>,
     dataset: &Dataset,

@@ -1,4 +1,4 @@
-//! The snapshots as readers see them: one view, replaced as a whole, and pointers to two of its snapshots.
+//! Published view: the snapshots as readers see them, replaced as a whole, and pointers to two of its snapshots.
 //!
 //! A pointer costs a reader one load and a few instructions. It says which of the two snapshots its holder works with, so
 //! that nobody takes one for the other. Callers: [`crate::data::snapshots`] replaces the view, [`crate::edge::answer`],
@@ -25,7 +25,6 @@ use super::meta::SnapshotMeta;
 
 /// A published snapshot, with the parts that all answers share.
 pub struct Snapshot {
-    /// The data.
     pub dataset: Arc<Dataset>,
     /// How sure we are, and since when.
     pub meta: SnapshotMeta,
@@ -82,7 +81,6 @@ pub struct KeptSnapshot {
     pub id: SnapshotId,
     /// Its sequence number: two snapshots of a store may have the same id, but not the same number.
     pub seq: u64,
-    /// Number of listings.
     pub listings: u64,
     pub meta: SnapshotMeta,
     /// Its size in the store, in bytes, once somebody asked for it.
@@ -101,7 +99,6 @@ pub struct View {
     pub kept: Vec<Arc<KeptSnapshot>>,
     /// The changes that led to the current snapshot.
     pub journal: Arc<Journal>,
-    /// Ids of pinned snapshots.
     pub pins: BTreeSet<String>,
     /// Ids of the last exports, the newest last; each once.
     pub exports: Vec<String>,
@@ -118,7 +115,6 @@ impl View {
         Arc::new(Snapshot::new(dataset, meta, seq, self.epoch))
     }
 
-    /// Whether this is the current one.
     pub fn is_current(&self, kept: &KeptSnapshot) -> bool {
         self.current.as_ref().is_some_and(|current| current.seq == kept.seq)
     }
@@ -160,7 +156,6 @@ impl SnapshotPointer {
         Self { state: self.state.clone(), is_newest: true }
     }
 
-    /// The present view.
     pub fn view(&self) -> Guard<Arc<View>> {
         self.state.view.load()
     }
@@ -168,6 +163,7 @@ impl SnapshotPointer {
     /// Puts another view in the place of the present one. Only one at a time does this.
     pub fn show(&self, view: View) {
         let epoch = view.epoch;
+        // Stored before the report, so that a woken reader finds this view.
         self.state.view.store(Arc::new(view));
         self.state.swapped.send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
     }

@@ -1,5 +1,5 @@
-//! Which listings count as modified after an instant whose listings hide that: a time that is shown as 12:00:05 may be any
-//! within that second.
+//! Resolution of `modified`: which listings count as modified after an instant, where times are shown without fractions. A
+//! time that is shown as 12:00:05 may be any within that second.
 //!
 //! What the origin said of such an instant holds for all filters until one of its listings changes. Pure. Callers:
 //! [`crate::edge::answer`] evaluates queries by it, `mirror::examiner` compares and learns.
@@ -178,8 +178,8 @@ impl Dataset {
         [Some(Counted::None), Some(Counted::All), some].into_iter().flatten().find(explains)
     }
 
-    /// The instant that the origin is asked about for this one: itself where a listing shows it, else the second that it is in.
-    /// So there are no more of them than listings.
+    /// The instant that the origin is asked about for this one: itself where a listing shows it, else the second that
+    /// it is in. So there are no more of them than listings.
     pub(crate) fn asked_about(&self, at: i64) -> i64 {
         if self.modified_within(at, at).is_empty() { begin(at) } else { at }
     }

@@ -1,4 +1,4 @@
-//! Whether we may answer for the origin: a verdict on each shape of a query, found by examples.
+//! Verdicts: whether we may answer for the origin; one on each shape of a query, found by examples.
 //!
 //! What a query means is the origin's, not a snapshot's, so one table holds for all of them. Answers test one number,
 //! before the cache. Beside it: what instants hide ([`super::seconds`]), and what clients asked of late. Callers:
@@ -49,6 +49,7 @@ pub(crate) struct Doubtful {
 impl Verdicts {
     /// Whether the answer to a query is the origin's. `None`: the snapshot may answer.
     pub(crate) fn doubts(&self, query: &ListQuery) -> Option<Doubtful> {
+        // Relaxed: of an answer and a change at the same time, either may come first.
         match self.0.mask.load(Ordering::Relaxed) {
             0 => None,
             mask => {
@@ -69,7 +70,6 @@ impl Verdicts {
         if self.are_ignored() { None } else { self.0.table.lock().answers_by(row) }
     }
 
-    /// Whether everything is answered as documented.
     pub(crate) fn are_ignored(&self) -> bool {
         self.0.ignored.load(Ordering::Relaxed)
     }
@@ -82,6 +82,7 @@ impl Verdicts {
     /// Notes what a client was answered: the examiner may ask it.
     pub(crate) fn note(&self, query: &ListQuery) {
         if query.is_filtered()
+            // No client waits here: without the note, the examiner misses one example.
             && let Some(mut noted) = self.0.noted.try_lock()
         {
             noted.insert(Shape::of(query), query.clone());
@@ -98,7 +99,6 @@ impl Verdicts {
         self.0.noted.lock().keys().copied().collect()
     }
 
-    /// What is known.
     pub(crate) fn table(&self) -> Table {
         self.0.table.lock().clone()
     }
@@ -107,6 +107,7 @@ impl Verdicts {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.0.table.lock();
         let changed = change(&mut table);
+        // The table stays locked to the end, so that of two changes the mask of the later one stays.
         let mask = if self.are_ignored() { 0 } else { table.mask() };
         let terms = table.terms();
         if *self.0.terms.read() != terms {
@@ -116,7 +117,6 @@ impl Verdicts {
         changed
     }
 
-    /// Says whether verdicts are ignored.
     pub(crate) fn ignore(&self, ignored: bool) {
         if self.0.ignored.swap(ignored, Ordering::Relaxed) != ignored {
             self.change(|_| ());

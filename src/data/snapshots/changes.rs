@@ -119,6 +119,7 @@ impl Snapshots {
         let forgotten = journal.forget_before(self.oldest_change_ms());
         write_journal(&view.journal, &journal, &mut along.states)?;
         self.forget_marks(view, &journal, &mut along.states)?;
+        // Durable first: otherwise a restart would bring dropped entries back.
         self.0.store.put_states(&along.states)?;
         if forgotten > 0 {
             view.journal = Arc::new(journal);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::data::snapshot::pointer::Snapshot;
 
-/// How many there are at most.
+/// How many there are at most: with the current and the newest one, five data sets are in memory.
 const MOST: usize = 3;
 /// How long a snapshot stays after its last request.
 const UNUSED: Duration = Duration::from_secs(15 * 60);

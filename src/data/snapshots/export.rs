@@ -1,8 +1,8 @@
-//! Exports the current snapshot with its details as a bundle, or as a link of a chain of bundles.
+//! Export of the current snapshot with its details as a bundle, or as a link of a chain of bundles.
 //!
 //! In a chain each delta brings what a holder of the whole chain before it lacks: its base is the end of one known chain,
-//! and a place says up to where that has the changes of details. [`crate::data::bundle`] knows the file. Everything here blocks.
-//! Callers: [`crate::server::admin`]; [`crate::fleet`] for chains.
+//! and a place says up to where that has the changes of details. [`crate::data::bundle`] knows the file. Everything
+//! here blocks. Callers: [`crate::server::admin`]; [`crate::fleet`] for chains.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,22 +24,18 @@ use crate::data::store::{DetailMeta, DetailRecord, EpochPlace, ExportedDetail, S
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
 
-/// Why no bundle is exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// There is nothing to export, or less than what is required.
     #[error("{0}")]
     Refused(String),
-    /// The base is not kept, or cannot be read.
     #[error("no delta can be made: {0}")]
     Base(#[source] SnapshotsError),
     /// The store was repaired since the base was exported or published, or replaced by an older copy.
     #[error("no delta can be made: the data file was repaired meanwhile; export again")]
     Unfollowed,
-    /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// The bundle cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError<StoreError>),
 }
@@ -77,9 +73,7 @@ impl Drop for Hold {
 
 /// A written bundle, to be recorded once it was delivered. Its snapshot is kept until then.
 pub struct Exported {
-    /// The result of writing.
     pub written: Written,
-    /// Its base.
     base: Option<SnapshotId>,
     /// A holder of the base and this bundle certainly has all changes of details before this place; `None`: none.
     pub(crate) place: Option<EpochPlace>,
@@ -117,7 +111,7 @@ impl Snapshots {
 
     /// Writes a published snapshot into an empty file, as the next link of a chain: all of it, or what a holder of the chain
     /// lacks, which ends with the snapshot of `base` and has the changes of details before its place. `keeps_evidence`:
-    /// whether the chain already has the evidence. `count` is for a delta, whose cost follows the change.
+    /// whether the chain already has the evidence. `count` is for a delta, so that its cost follows the change.
     pub(crate) fn export_link(
         &self,
         out: &mut File,
@@ -187,6 +181,7 @@ impl Snapshots {
                     let written = written?;
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
+                    // Before the export is recorded: later deltas build on this file.
                     out.sync_all().map_err(WriteError::Io)?;
                     let base = base.map(|(base, _)| base.id.clone());
                     let is_whole = self.store().damage().is_none();
@@ -242,7 +237,6 @@ impl Snapshots {
     }
 }
 
-/// A stored detail as it travels.
 fn for_export(expected: &ExportedDetail, record: DetailRecord, dataset: &Dataset) -> Detail {
     let DetailRecord { meta, body } = record;
     let id = expected.id;

@@ -1,4 +1,4 @@
-//! Follows a publisher: where a replica stands, and what an import takes from a head.
+//! Position of a replica: where it stands in the chain of its publisher, and what an import takes from a head.
 //!
 //! [`crate::fleet`] decides which bundles are imported; [`super::import`] does it. Everything here blocks. Callers:
 //! [`crate::fleet`].
@@ -19,7 +19,6 @@ const TAKEN: &str = "follow/taken";
 /// What the data is. An operator's import removes it.
 const STANDING: &str = "follow/standing";
 
-/// A head that was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Taken {
     /// Its sequence number; 0: none was taken yet.
@@ -28,16 +27,13 @@ pub(crate) struct Taken {
     pub text: String,
 }
 
-/// The data that a replica has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FollowedData {
     /// The digest of the last bundle, in hexadecimal digits.
     digest: String,
-    /// The snapshot in it.
     snapshot: SnapshotId,
 }
 
-/// Where a replica stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stand {
     /// The highest head that was taken.
@@ -119,7 +115,6 @@ pub(super) fn forget_in(states: &mut States) {
 }
 
 impl Snapshots {
-    /// Where this replica stands.
     pub(crate) fn stand(&self) -> Result<Stand, StoreError> {
         let newest = self.newest().get().as_ref().map(|newest| newest.dataset.id.clone());
         let standing: Option<FollowedData> = self.store().state_json(STANDING)?;

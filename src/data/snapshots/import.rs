@@ -1,10 +1,11 @@
-//! Imports the snapshots of bundles as the newest one, with their details, in one transaction. A damaged store is repaired
+//! Import of the snapshots of bundles as the newest one, with their details, in one transaction. A damaged store is repaired
 //! first, and data that nothing needs any more is dropped afterwards.
 //!
-//! An import by an operator is a chain of one bundle; a replica imports the bundles of a head. Several are applied in memory,
-//! so that no state between them is served. [`plan`](fn@plan) says what comes of them, without any disk; [`Trust`] says what
-//! follows from whose word it is. [`crate::data::bundle`] verified the files; only their details are read again, as they are stored.
-//! Everything here blocks. Callers: [`crate::server::admin`], [`crate::server`], [`crate::fleet`].
+//! An import by an operator is a chain of one bundle; a replica imports the bundles of a head. Several are applied in
+//! memory, so that no state between them is served. [`plan`](fn@plan) says what comes of them, without any disk;
+//! [`Trust`] says what follows from who vouches for them. [`crate::data::bundle`] verified the files; only their
+//! details are read again, as they are stored. Everything here blocks. Callers: [`crate::server::admin`],
+//! [`crate::server`], [`crate::fleet`].
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -44,7 +45,7 @@ pub trait KnownDetails {
     fn forget_vanished(&self) -> Result<(), StoreError>;
 }
 
-/// On whose word bundles are imported, and what follows from it.
+/// The party that vouches for the bundles of an import, and what follows from it.
 pub(crate) enum Trust {
     /// An operator's. `allow_older`: the result may be older than earlier imports.
     Operator { allow_older: bool },
@@ -215,8 +216,8 @@ impl Snapshots {
             let streams = streams.map(|(step, summaries)| records(step, &volatile, summaries));
             Ok(Box::new(streams.collect::<Result<Vec<_>, _>>()?.into_iter().flatten()))
         };
-        // With an origin, a stored detail of a later instant stays, and one that was fetched for this summary always stays if
-        // the bundle's was not.
+        // With an origin, a stored detail of a later instant stays, and one that was fetched for this summary always
+        // stays if the bundle's was not.
         let has_origin = self.policy().has_origin;
         let stays = |id: ListingId, known: &DetailMeta, new: &DetailRecord| {
             let is_its = summaries[0].get(&id) == Some(&known.summary_hash);
@@ -310,7 +311,7 @@ const HIGHEST: &str = "import/highest";
 /// The key that is there while only signed bundles are imported.
 const SIGNED: &str = "import/signed";
 
-/// The key of the address of the origin whose data this is.
+/// The key of the address of the origin that the data comes from.
 pub(crate) const ORIGIN: &str = "origin";
 
 /// The result of an import, and its form in JSON.
@@ -346,7 +347,7 @@ impl Snapshots {
     ) -> Result<Imported, SnapshotsError> {
         let mut change = self.change();
         change.along = along;
-        // A rollback ends whose snapshot is lost.
+        // If the snapshot of a rollback is lost, the rollback ends.
         let is_served = change.view.rolled_back.is_none() || change.view.current.is_none();
         let stand = self.stand()?;
         let followed = trust.followed();
@@ -421,7 +422,7 @@ impl Snapshots {
         }
     }
 
-    /// What is to be told of data of another origin than this one's.
+    /// The warning about data of another origin than this one's; `None`: it is this one's, or nothing is known.
     fn foreign(&self, new: &SnapshotMeta, own: Option<&SnapshotMeta>) -> Result<Option<String>, SnapshotsError> {
         let Some(theirs) = &new.origin else { return Ok(None) };
         let url = Url::parse(theirs).ok();

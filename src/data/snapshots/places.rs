@@ -1,12 +1,12 @@
-//! Where a copy elsewhere stands: the snapshot that it has, and up to where it has the changes of details.
+//! Position of a copy elsewhere: the snapshot that it has, and up to where it has the changes of details.
 //!
 //! It names that by the id of a snapshot, or by a token: `<snapshot>-<epoch>-<place>-<bundle>`. Epoch and place
-//! ([`crate::data::store::places`]) are exact, and hold for this data directory; the digest of a bundle holds wherever the same
-//! chain is published or was followed to that bundle. A token has what is known of both.
+//! ([`crate::data::store::places`]) are exact, and hold for this data directory; the digest of a bundle holds wherever
+//! the same chain is published or was followed to that bundle. A token has what is known of both.
 //!
-//! The snapshot is exactly that of the copy: between an earlier one and the next, a listing may have come and gone. The place
-//! may be earlier than what the copy has of the details, and is never later: it may get one twice, and misses none.
-//! Callers: [`crate::edge::answer`]; [`super`] marks each switch, and forgets old marks with the journal.
+//! The snapshot is exactly that of the copy: between an earlier one and the next, a listing may have come and gone. The
+//! place may be earlier than what the copy has of the details, and is never later: it may get one twice, and misses
+//! none. Callers: [`crate::edge::answer`]; [`super`] marks each switch, and forgets old marks with the journal.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

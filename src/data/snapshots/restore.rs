@@ -1,4 +1,4 @@
-//! Restores the current and the newest snapshot at start, and finds kept snapshots by id, in memory or in the store.
+//! Restore of the current and the newest snapshot at start, and look-up of kept snapshots by id, in memory or in the store.
 //!
 //! Callers: [`crate::server`] restores; [`super`] and [`crate::server::admin`] look up.
 

@@ -1,7 +1,7 @@
-//! Which snapshots are kept, and until when: pins, exports, the rollback; repairs.
+//! Retention of kept snapshots: which stay, and until when. Pins, exports, the rollback; repairs.
 //!
-//! [`staying`] decides, [`Snapshots::tidy`] drops the others. Callers: [`crate::server::admin`] pins, [`super::export`] exports,
-//! [`crate::mirror`] tidies after a publication.
+//! [`staying`] decides, [`Snapshots::tidy`] drops the others. Callers: [`crate::server::admin`] pins, [`super::export`]
+//! exports, [`crate::mirror`] tidies after a publication.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -125,7 +125,7 @@ impl Snapshots {
         // A delta needs a kept base.
         self.find(id.as_str())?;
         let (exports, states) = (&mut change.view.exports, &mut change.along.states);
-        // A repair has lost the place of an earlier export, whose receiver may lack anything.
+        // A repair has lost the place of an earlier export: its receiver may lack anything.
         let is_lost = exports.iter().any(|own| own == id.as_str()) && self.0.store.mark(exported(id))?.is_none();
         states.mark(exported(id), MarkAt::Place(place.filter(|_| !is_lost)), id.clone());
         // The base of a delta counts as exported again.
@@ -184,8 +184,10 @@ impl Snapshots {
     /// Drops snapshots and journal entries by the policy.
     pub fn tidy(&self) -> Result<(), StoreError> {
         let mut change = self.change();
+        // An export that begins later has its snapshot in memory. If that is dropped here, only its record fails.
         let held = self.0.held.lock().clone();
         let staying = staying(&change.view, &held, &self.0.policy.settings.load().mirror);
+        // `held` is free again: the collection waits for the disk.
         let dropped = self.0.store.collect_garbage(&staying)?.snapshots;
         change.view.kept.retain(|kept| !dropped.contains(&kept.seq));
         let forgotten = self.forget_changes(&mut change);

@@ -10,7 +10,8 @@
 //! redb writes to a file that it opens after an unclean stop; a file of another format must not be written, and its
 //! format is only known once it is open. [`Overlay`] keeps such writes in memory.
 //!
-//! Neither is a lock for redb, which is content: [`super::data_dir`] keeps other processes out. Callers: [`super::database`].
+//! Neither is a lock for redb, which is content: [`super::data_dir`] keeps other processes out. Callers:
+//! [`super::database`].
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const PAGE: u64 = 4096;
 const SUM: u64 = 8;
 const SLOT: u64 = SUM + PAGE;
-/// Pages that are read or written at once: a value of many MiB has as many pages.
+/// Pages that are read or written at once: a value of many MiB has as many pages, and a buffer takes 1 MiB at most.
 const AT_ONCE: usize = 256;
 
 /// A file whose pages are verified as they are read.
@@ -177,6 +178,7 @@ impl StorageBackend for Overlay {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let inner = self.0.lock();
+        // The file is read under the lock: readers of such a view take turns.
         inner.check(offset, out.len())?;
         inner.read_file(offset, out)?;
         for (page, start, piece) in pieces(offset, out.len()) {

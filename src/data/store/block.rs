@@ -27,7 +27,6 @@ use crate::api::page::Envelope;
 pub struct BlockKey([u8; 16]);
 
 impl BlockKey {
-    /// The key of a block.
     pub fn of(raw: &[u8]) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(&blake3::hash(raw).as_bytes()[..16]);
@@ -38,7 +37,6 @@ impl BlockKey {
         Self(bytes)
     }
 
-    /// The key as it is stored.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }

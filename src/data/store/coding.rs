@@ -1,4 +1,4 @@
-//! Bytes to store and back: compression with a recorded length, checksums bound to table and key, and a reader that
+//! Encoding of stored values: compression with a recorded length, checksums bound to table and key, and a reader that
 //! never trusts a length.
 //!
 //! Callers: the other modules of [`crate::data::store`].
@@ -23,7 +23,6 @@ pub(super) fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// The payload of a sealed value.
 pub(super) fn unseal<'a>(table: &str, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let split = sealed.split_last_chunk::<SUM_LEN>();
     match split {

@@ -10,7 +10,6 @@ use super::error::{Fault, StoreError, unless_damaged};
 use super::{MAX_BODY, Store, database};
 use crate::api::hash::ContentHash;
 
-/// The metadata of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyMeta {
     /// The origin's entity tag, as sent.

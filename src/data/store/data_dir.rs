@@ -140,12 +140,11 @@ impl DataDir {
         files::is_file(&store) && !database::is_empty(&store)
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same, from the root on.
+    /// The path, from the root on.
     pub(crate) fn absolute(&self) -> String {
         let path = self.path.canonicalize().or_else(|_| std::path::absolute(&self.path));
         path.unwrap_or_else(|_| self.path.clone()).display().to_string()
@@ -188,6 +187,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
 
 /// Takes the lock. A command that looks for the holder has it for a moment, so a refusal is retried for a while.
 fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), StoreError> {
+    // Together 200 ms: a look at the holder takes far less.
     const TRIES: u32 = 10;
     for _ in 0..TRIES {
         match lock.try_lock() {
@@ -199,7 +199,6 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), StoreError> {
     Err(StoreError::Held { path: dir.to_owned(), pid: DataDir::holder(dir).and_then(|holder| holder.pid) })
 }
 
-/// Whether the lock is taken.
 fn is_held(file: &File) -> bool {
     match file.try_lock_shared() {
         Ok(()) => {

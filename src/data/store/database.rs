@@ -26,7 +26,6 @@ pub(super) type Sealed = &'static [u8];
 /// Single numbers by name: [`META_FORMAT`] and those below. This table and the encoding of
 /// [`META_FORMAT`] (sealed 8 bytes, little endian) are the same in every format.
 pub(super) const META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("meta");
-/// The format number.
 pub(super) const META_FORMAT: &str = "format";
 /// Sequence number of the current snapshot; 0 when nothing was published yet.
 pub(super) const META_CURRENT: &str = "current";
@@ -57,7 +56,6 @@ pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefin
 /// Bodies of details by place.
 pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("placed_details");
 
-/// Small blobs by name.
 pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");
 
 /// What `$look` says of each table, with the value of `$with` beside it.
@@ -83,7 +81,6 @@ pub(super) use each_table;
 /// redb's cache. The snapshot is in memory already, so this is for tree pages and writes only.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Opens an existing file.
 pub(super) fn open(path: &Path) -> Result<Database, DatabaseError> {
     on(FileBackend::new(files::edit(path)?)?)
 }
@@ -114,7 +111,8 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // Under another name until it is complete, so an incomplete file with the right name is known to be damaged.
+            // Under another name until it is complete, so an incomplete file with the right name is known to be damaged. Its
+            // commit is synced before the rename.
             let created = guarded(|| create(&files::unfinished(path)));
             let created = created.map_err(|fault| fault.into_store_error(path, 1 << 20));
             created.and_then(|()| files::put_in_place(path).map_err(failed(path)))
@@ -169,7 +167,6 @@ pub(super) fn is_empty(path: &Path) -> bool {
     current.is_ok_and(|current| current == 0)
 }
 
-/// Refuses another format than [`FORMAT`].
 pub(super) fn check_format(found: u64) -> Result<(), StoreError> {
     let refused = match found {
         FORMAT => return Ok(()),

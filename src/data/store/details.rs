@@ -5,8 +5,8 @@
 //! And what has changed since a place ([`super::places`]) is what lies from there on. Many are read ahead, and in the
 //! order of the file, in which neighbours share a page: each by itself takes several times as long.
 //!
-//! Callers: [`crate::mirror`] writes batches of them, [`crate::edge::answer`] reads single ones, [`crate::data::snapshots`] and the
-//! commands read many.
+//! Callers: [`crate::mirror`] writes batches of them, [`crate::edge::answer`] reads single ones,
+//! [`crate::data::snapshots`] and the commands read many.
 
 use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
@@ -20,10 +20,8 @@ use crate::api::listing::ListingId;
 
 pub use crate::api::listing::DetailState;
 
-/// The metadata of a detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailMeta {
-    /// Whether the origin has the detail.
     pub state: DetailState,
     /// The origin's entity tag, as sent.
     pub etag: Option<String>,
@@ -39,10 +37,8 @@ pub struct DetailMeta {
     pub hash: ContentHash,
 }
 
-/// A detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailRecord {
-    /// Its metadata.
     pub meta: DetailMeta,
     /// The body as the origin sent it, at most [`MAX_BODY`] bytes.
     pub body: Bytes,
@@ -63,10 +59,9 @@ impl ExportedDetail {
     }
 }
 
-/// A stream of details.
 pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
-/// The most details for which memory is reserved in advance.
+/// The most details for which memory is reserved in advance: the count is read from a file that may be damaged.
 const MOST_RESERVED: usize = 1 << 22;
 
 pub(super) const META: &str = "detail_meta";
@@ -160,6 +155,7 @@ pub(super) fn write_all(
         if known.as_ref().is_some_and(|known| stays(id, known, &record)) {
             continue;
         }
+        // A visible change takes a new place, so that a look from the last place on finds it.
         let place = place.filter(|_| record.meta.only_confirms(known.as_ref()));
         writer.put(id, place, &record.meta.encode(id), &encode_body(id, &record.body, &mut packer)?)?;
     }
@@ -239,7 +235,6 @@ impl Store {
     }
 }
 
-/// The tables of the details.
 pub(super) struct Tables<P, S> {
     places: P,
     metas: S,
@@ -296,7 +291,6 @@ impl<P: ReadableTable<u64, u64>, S: ReadableTable<u64, Sealed>> Tables<P, S> {
     }
 }
 
-/// The tables, for writing.
 pub(super) struct Writer<'t> {
     tables: Tables<Table<'t, u64, u64>, Table<'t, u64, Sealed>>,
     /// The place that the next new or changed detail gets.
@@ -347,7 +341,8 @@ pub(super) fn split(value: &[u8]) -> Result<(ListingId, &[u8]), StoreError> {
 
 /// Details that are read ahead at most, in one transaction: one that stays keeps the pages that writers free.
 const PIECE: usize = 4096;
-/// Bytes that are read ahead at most, and one detail. The others are read when it is their turn.
+/// Bytes that are read ahead at most, and one detail: 48 MiB at worst ([`MAX_BODY`]). The others are read when it is their
+/// turn.
 const AHEAD: usize = 16 << 20;
 
 /// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.

@@ -17,40 +17,28 @@ use crate::words::remedy;
 /// Why the data directory or its store cannot be opened, or used. Nothing was changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another process has the data directory open.
     #[error("the data directory {} is in use by {}; stop it, or set another data_dir", path.display(), process(*pid))]
     Held {
-        /// The data directory.
         path: PathBuf,
         /// The other process, if it is known.
         pid: Option<u32>,
     },
-    /// The disk is full.
     #[error("no space left for {}{}", path.display(), needed_text(*needed))]
     NoSpace {
-        /// The store's file.
         path: PathBuf,
         /// The most bytes that the write needs; 0: unknown.
         needed: u64,
     },
-    /// The file or its file system has become read-only.
     #[error("{} is not writable", path.display())]
-    ReadOnly {
-        /// The store's file.
-        path: PathBuf,
-    },
-    /// Any other failure of the file system.
+    ReadOnly { path: PathBuf },
     #[error("{}: {why}", path.display())]
     Disk {
-        /// The store's file.
         path: PathBuf,
         /// The failure, and what helps.
         why: String,
     },
-    /// The stored bytes are damaged.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// No snapshot has this sequence number.
     #[error("there is no snapshot with the sequence number {0}")]
     NoSuchSnapshot(u64),
     /// What was asked for cannot be done, however well the disk works; with the reason.
@@ -131,11 +119,9 @@ pub(super) fn user(number: u32) -> String {
 /// Why an operation inside a transaction ended.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// redb says so.
     Redb(Box<redb::Error>),
     /// We say so; the database is fine.
     Store(StoreError),
-    /// redb panicked.
     Panicked(String),
 }
 
@@ -215,7 +201,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread, now, becomes an error: then it is told as damage, and no hook has to print it.
+/// Whether a panic of this thread, now, becomes an error: then it is reported as damage, and no hook has to print it.
 pub(crate) fn catches_panics() -> bool {
     GUARDED.get()
 }

@@ -1,4 +1,4 @@
-//! Opens files of the data directory: only regular files of ours, which nobody else can read.
+//! Files of the data directory: only regular files of ours are opened, and nobody else can read them.
 //!
 //! Symbolic links, FIFOs and files of other users are refused: in a directory that others could write once, they may be
 //! a trap. Files with too open modes are tightened when they are opened. A nameless file cannot be opened by anybody
@@ -54,7 +54,6 @@ pub(crate) fn edit_or_create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
 }
 
-/// Creates a new file.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create_new(true))
 }
@@ -71,8 +70,10 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 /// the old content.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let unfinished = unfinished(path);
+    // A crash may have left this file, or somebody a link in its place: nothing is written through a link.
     remove(&unfinished)?;
     let mut file = create_new(&unfinished)?;
+    // Synced before the rename: else a crash could leave the name on an empty file.
     file.write_all(content).and_then(|()| file.sync_data())?;
     put_in_place(path)
 }

@@ -1,7 +1,7 @@
-//! Drops old snapshots and the details of vanished listings, and returns space to the file system.
+//! Garbage collection: drops old snapshots and the details of vanished listings, and returns space to the file system.
 //!
-//! The caller decides which snapshots to keep. Callers: [`crate::data::snapshots`], and [`crate::mirror`] once another snapshot
-//! is served, through [`Store`].
+//! The caller decides which snapshots to keep. Callers: [`crate::data::snapshots`], and [`crate::mirror`] once another
+//! snapshot is served, through [`Store`].
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -52,14 +52,12 @@ impl Measured {
     }
 }
 
-/// The result of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// The sequence numbers of the snapshots that were dropped.
     pub snapshots: Vec<u64>,
     /// How many blocks no kept snapshot refers to were dropped with them.
     pub blocks: usize,
-    /// Whether the file was compacted.
     pub compacted: bool,
 }
 
@@ -114,6 +112,7 @@ impl Store {
         if dropped.is_empty() {
             return Ok(Collected::default());
         }
+        // In a second transaction: `publishing` is held, so no publication can refer to a dead block meanwhile.
         self.handle.write(1 << 20, |transaction| {
             let mut snapshots = transaction.open_table(database::SNAPSHOTS)?;
             let mut metas = transaction.open_table(database::VERSION_META)?;
@@ -148,6 +147,7 @@ impl Store {
             })
         };
         let place = |()| files::put_in_place(self.path()).map_err(|error| StoreError::of_io(&error, self.path(), 0));
+        // A crash before the rename leaves the old file, and one behind it the new file: both have all data.
         self.handle.replace(false, copied, place)
     }
 }
@@ -171,7 +171,7 @@ fn usage(table: &impl ReadableTableMetadata) -> Result<Usage, Fault> {
     Ok(Usage { entries: table.len()?, live, allocated: live + stats.fragmented_bytes() })
 }
 
-/// Details per transaction.
+/// Details per transaction: those that arrive meanwhile wait for one batch at most.
 const BATCH: usize = 500;
 
 impl Store {

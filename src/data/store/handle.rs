@@ -30,10 +30,13 @@ pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + 
 pub(super) struct Handle {
     path: PathBuf,
     opener: Opener,
+    /// Held shared for each operation, so none calls the handle again: a second look would wait behind a writer, who waits
+    /// for the first (`parking_lot` lets no reader pass a waiting writer).
     slot: RwLock<HandleSlot>,
     /// Shared by writers, exclusive for operations that no write may overlap; readers continue. Always taken before the
     /// slot.
     writers: RwLock<()>,
+    /// The innermost lock: failures are noted while the slot is held.
     trouble: Trouble,
     /// Counts writes that are not durable, and those that became durable.
     written: AtomicU64,
@@ -67,7 +70,6 @@ impl Handle {
         Ok(handle)
     }
 
-    /// The known problems of the file.
     pub(super) const fn trouble(&self) -> &Trouble {
         &self.trouble
     }
@@ -122,6 +124,7 @@ impl Handle {
             let written = self.written.load(Ordering::Acquire);
             let result = operation(&transaction)?;
             transaction.commit()?;
+            // After the commit: a sync that finds nothing to do must find its writes on the disk.
             self.synced.fetch_max(written, Ordering::AcqRel);
             Ok(result)
         })
@@ -138,7 +141,7 @@ impl Handle {
             let mut transaction = database.begin_write()?;
             transaction.set_durability(Durability::None)?;
             let result = operation(&transaction)?;
-            // Inside the transaction, so that the next one sees it.
+            // Inside the transaction, so that the next one sees it. If this commit fails, a sync writes once too often.
             self.written.fetch_add(1, Ordering::AcqRel);
             transaction.commit()?;
             Ok(result)
@@ -175,6 +178,7 @@ impl Handle {
         slot.frozen = false;
         let (result, mut copy) = placed?;
         let new = copy.slot.get_mut();
+        // A thread that saw the old database fail must not close the new one.
         new.generation = slot.generation + 1;
         std::mem::swap(&mut *slot, new);
         drop(slot);
@@ -183,7 +187,6 @@ impl Handle {
         Ok(result)
     }
 
-    /// Whether the open database is read-only.
     pub(super) fn is_read_only(&self) -> bool {
         let slot = self.slot.read();
         slot.database.is_some() && slot.read_only
@@ -200,6 +203,7 @@ impl Handle {
         writes: bool,
         operation: impl Fn(&Database) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        // For the second try as well: no `replace` comes between them.
         let _writer = writes.then(|| self.writers.read());
         let mut may_retry = true;
         loop {
@@ -221,6 +225,7 @@ impl Handle {
             };
             if fault.broke_it() {
                 let mut slot = self.slot.write();
+                // Another thread may have closed it and opened another one meanwhile.
                 if slot.generation == generation {
                     close(&mut slot);
                 }
@@ -239,6 +244,7 @@ impl Handle {
             return Ok(());
         }
         let mut slot = self.slot.write();
+        // Another thread may have opened it while this one waited for the lock.
         if slot.serves(writes) {
             return Ok(());
         }
@@ -298,7 +304,7 @@ const FORGOTTEN: Duration = Duration::from_secs(120);
 const LITTLE: u64 = 64 << 10;
 /// For how long a full disk counts as full after a write of unknown size.
 const UNSURE: Duration = Duration::from_secs(5);
-/// For how long a repair is told.
+/// For how long `/status` shows a repair.
 const REPAIR_TOLD: Duration = Duration::from_secs(86_400);
 
 /// How much room is left where a file lies, in bytes; `None`: the system does not say.
@@ -311,7 +317,6 @@ fn has_room(path: &Path, bytes: u64) -> bool {
     free_bytes(path).is_none_or(|free| free >= bytes)
 }
 
-/// The problems.
 #[derive(Debug, Default)]
 pub(super) struct Trouble(Mutex<KnownTrouble>);
 
@@ -331,7 +336,6 @@ struct Disk {
 }
 
 impl Trouble {
-    /// Something failed.
     pub(super) fn failed(&self, error: &StoreError) {
         if let StoreError::Damaged(detail) = error {
             self.0.lock().damage.get_or_insert_with(|| detail.clone());
@@ -376,12 +380,11 @@ impl Trouble {
         self.0.lock().damage = None;
     }
 
-    /// What a repair did, to be told for a day.
+    /// What a repair did: `/status` shows it for a day.
     pub(super) fn tell_repaired(&self, text: String) {
         self.0.lock().repaired = Some((text, Instant::now()));
     }
 
-    /// The damage.
     pub(super) fn damage(&self) -> Option<String> {
         self.0.lock().damage.clone()
     }

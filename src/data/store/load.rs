@@ -1,4 +1,4 @@
-//! Reads snapshots on all cores: loads one, or compares kept ones and their details with their hashes.
+//! Loading of snapshots, on all cores; and verification of kept ones and their details by their hashes.
 //!
 //! Every block is verified, and the result by its id. A comparison holds no texts, and reads each block and each detail
 //! once, however many snapshots have it. Callers: [`crate::data::snapshots`], through [`Store`].
@@ -58,7 +58,6 @@ impl Store {
     }
 }
 
-/// Reads and verifies blocks.
 pub(super) struct BlockReader {
     table: ReadOnlyTable<&'static [u8; 16], Sealed>,
 }
@@ -223,6 +222,7 @@ pub(super) fn run_parallel<W, T: Send>(
             let mut worker = worker()?;
             let mut done = Vec::new();
             loop {
+                // Relaxed: it only hands out numbers; the results come through the lock of `parts`.
                 let item = next.fetch_add(1, Ordering::Relaxed);
                 if item >= count {
                     return Ok(done);

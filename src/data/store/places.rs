@@ -1,4 +1,4 @@
-//! Places: up to where details had changed when something happened, so that what has changed since is known.
+//! Places: positions in the order in which details change, so that what has changed since an event is known.
 //!
 //! The place of a moment is the one that the next new or changed detail gets. What happened then is a *mark*: a snapshot
 //! became current, or the details of a bundle were listed or taken. It is written with what it marks. If the same happens
@@ -6,8 +6,8 @@
 //!
 //! An *epoch* is the part of the order that one opening of the file has written. It has a random number, so a place that is
 //! remembered outside of a transaction is not taken for another one after the file was replaced by an older copy of itself.
-//! A repaired file has other places, no marks, and an epoch of its own. Callers: [`crate::data::snapshots`], through [`Store`] and [`States`];
-//! [`super::details`] gives places.
+//! A repaired file has other places, no marks, and an epoch of its own. Callers: [`crate::data::snapshots`], through
+//! [`Store`] and [`States`]; [`super::details`] gives places.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ const PLACES: &str = "places/";
 const MARK: &str = "places/mark/";
 const EPOCHS: &str = "places/epochs";
 
-/// The last epochs are kept.
+/// The last epochs are kept: 1 KiB, at 16 bytes each. A place of an earlier one is not known any more.
 const MOST_EPOCHS: usize = 64;
 
 /// When something happened, and so where a copy elsewhere stands that was made then.
@@ -46,7 +46,6 @@ pub(crate) struct EpochPlace {
     pub place: u64,
 }
 
-/// What a mark marks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MarkAt {
     /// The place after all details that are written in the same transaction.

@@ -1,4 +1,4 @@
-//! Writes a snapshot: cuts it into blocks, compresses new blocks, and switches in one transaction.
+//! Publication of a snapshot: cuts it into blocks, compresses new blocks, and switches in one transaction.
 //!
 //! A crash leaves the old snapshot or the new one, nothing between. [`crate::mirror`] and [`crate::data::snapshots`] decide
 //! whether a content may be published. Callers: [`crate::data::snapshots`], through [`Store`].
@@ -53,7 +53,6 @@ pub struct WrittenAlong<'a> {
     pub details: Option<&'a Arriving<'a>>,
     /// Their approximate size in bytes.
     pub details_bytes: u64,
-    /// Blobs.
     pub states: States,
 }
 
@@ -77,6 +76,7 @@ impl Store {
     ) -> Result<SnapshotRecord, StoreError> {
         let mut publishing = self.publishing.lock();
         let id = content.id();
+        // Still true in the transaction below: blocks are dropped only under the same lock.
         let (last, mut known) = self.before(along.activate)?;
         let last = last.filter(|last| last.id == id);
         if along.rewrites {
@@ -87,6 +87,7 @@ impl Store {
             _ => {
                 let encoded = encode(content, &known, &publishing.signatures);
                 let encoded = encoded.map_err(|fault| fault.into_store_error(self.path(), 0))?;
+                // Before the transaction, which may fail: a signature counts only while its block is stored (`known`).
                 publishing.signatures = encoded.2;
                 (encoded.0, encoded.1)
             }

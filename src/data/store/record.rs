@@ -1,7 +1,8 @@
 //! A snapshot in the store: its sequence number, its snapshot id, and its blocks.
 //!
-//! Not the content ([`crate::data::snapshot::content`]) and not its metadata ([`crate::data::snapshot::meta`]), which changes
-//! while the record never does. Callers: [`crate::data::snapshots`], and the other modules of [`crate::data::store`].
+//! Not the content ([`crate::data::snapshot::content`]) and not its metadata ([`crate::data::snapshot::meta`]), which
+//! changes while the record never does. Callers: [`crate::data::snapshots`], and the other modules of
+//! [`crate::data::store`].
 
 use redb::{ReadableTable, WriteTransaction};
 
@@ -17,14 +18,11 @@ use crate::data::snapshot::meta::SnapshotMeta;
 pub struct SnapshotRecord {
     /// Its place in the sequence of snapshots of this store, from 1; never used twice.
     pub seq: u64,
-    /// The id of its content.
     pub id: SnapshotId,
-    /// Number of listings.
     pub listings: u64,
     pub(super) blocks: Blocks,
 }
 
-/// The blocks of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub envelope: BlockKey,
@@ -94,7 +92,6 @@ pub(super) fn number(meta: &impl ReadableTable<&'static str, database::Sealed>, 
     Ok(payload.try_into().map(u64::from_le_bytes).map_err(|_| damaged("meta", "length"))?)
 }
 
-/// Writes such a number.
 pub(super) fn set_number(to: &WriteTransaction, name: &str, number: u64) -> Result<(), Fault> {
     let sealed = coding::seal("meta", name.as_bytes(), number.to_le_bytes().to_vec());
     to.open_table(database::META)?.insert(name, sealed.as_slice())?;

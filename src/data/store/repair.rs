@@ -1,4 +1,4 @@
-//! Replaces a damaged file by a new one with everything that can still be read.
+//! Repair of a damaged file: a new one with everything that can still be read takes its place.
 //!
 //! The rest is lost here, and the mirror fetches it again. The first damaged file that a process replaces stays under
 //! another name. There is always a file under the store's own name. Only damage counts as loss; any other failure ends
@@ -24,14 +24,11 @@ use crate::data::snapshot::content::Content;
 use crate::data::snapshot::meta::SnapshotMeta;
 use crate::words::counted;
 
-/// The result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healed {
     /// The damaged file's new path; `None` if one that this process set aside before is kept instead.
     pub aside: Option<PathBuf>,
-    /// Kept snapshots that were saved.
     pub snapshots: usize,
-    /// Details that were saved.
     pub details: usize,
 }
 
@@ -66,18 +63,22 @@ fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
 fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
     let mut copy = files::create_new(new)?;
     io::copy(&mut files::read(path)?, &mut copy)?;
+    // The repair takes the name of the damaged file away: from then on this copy is the only one.
     copy.sync_all()
 }
 
-/// Puts the repaired file in place.
 fn put_in_place(path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
     let io = |error| StoreError::of_io(&error, path, 0);
     let aside = files::aside_of(path);
-    // The first damaged file of this run has the most data.
+    // The first damaged file of this run has the most data. Relaxed: repairs exclude each other (`publishing`), or come
+    // before the store is open.
     let first = !lock.set_aside.load(Ordering::Relaxed);
     if first {
+        // First the second name, then the exchange: after a crash between, both names are of the damaged file, and the next
+        // start repairs it.
         keep_aside(path, &aside).map_err(io)?;
     }
+    // It syncs the directory, and with it the name of the file that was set aside.
     files::put_in_place(path).map_err(io)?;
     lock.set_aside.store(true, Ordering::Relaxed);
     Ok(first.then_some(aside))
@@ -141,6 +142,8 @@ fn copy(
     if let Some((seq, content, meta)) = current
         && target.snapshot(seq)?.is_none()
     {
+        // Under the number that it has in memory, by which a rollback and the mirror name it. In three transactions:
+        // the file has not its name yet, so a crash between them leaves the damaged one.
         let next = target.handle.read(|t| record::number(&t.open_table(database::META)?, database::META_NEXT))?;
         target.handle.write(64, |to| record::set_number(to, database::META_NEXT, seq))?;
         let written = target.publish(content, meta)?;

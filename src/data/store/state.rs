@@ -30,18 +30,15 @@ impl States {
         Ok(())
     }
 
-    /// Keeps a value as a blob of JSON as well.
     pub fn put_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
         let json = serde_json::to_vec(value);
         self.put(key, json.map_err(|error| StoreError::Refused(format!("state {key}: {error}")))?)
     }
 
-    /// Forgets a blob as well.
     pub fn remove(&mut self, key: &str) {
         self.blobs.push((key.to_owned(), None));
     }
 
-    /// How many bytes are written.
     pub(super) fn bytes(&self) -> u64 {
         let blobs = self.blobs.iter().map(|(key, blob)| (key.len() + blob.as_ref().map_or(0, Vec::len)) as u64 + 64);
         blobs.sum::<u64>() + 256 * self.marks.len() as u64
@@ -69,7 +66,6 @@ impl Store {
         self.put_with(|states| states.put(key, bytes.to_vec()))
     }
 
-    /// Keeps a value as a blob of JSON.
     pub fn put_json(&self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
         self.put_with(|states| states.put_json(key, value))
     }

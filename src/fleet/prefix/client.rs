@@ -29,7 +29,6 @@ use crate::origin::wire::{TransportError, Wire, decoded, next_piece};
 
 const NAME: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
 
-/// The most redirects of one request.
 const MOST_REDIRECTS: usize = 10;
 
 /// The most bytes of an answer that is no object: a list, a confirmation, an error.

@@ -1,4 +1,4 @@
-//! Why a call to an object store failed, in plain words.
+//! Errors of an object store: why a call failed, in plain words.
 //!
 //! Callers: [`super`] makes them, publisher and replica show them.
 
@@ -10,29 +10,24 @@ use crate::data::store::is_full;
 use crate::protocol::excerpt::Excerpt;
 use crate::words::with_causes;
 
-/// What is said where the library finds no credentials.
+/// The message where the library finds no credentials.
 const NO_CREDENTIALS: &str = "no credentials are set (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY); set them, or give \
                                          this machine a role";
 
 /// How the addresses of machines that tell of their role begin: the library asks them where no credentials are set.
 const METADATA: [&str; 2] = ["http://169.254.169.254/", "http://metadata.google.internal/"];
 
-/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PrefixError {
     /// The configuration does not make a client.
     #[error("{0}")]
     Options(String),
-    /// The object is not there.
     #[error("{0} is not in the object store")]
     Missing(String),
-    /// Another writer has changed the object.
     #[error("{0} was changed by another writer")]
     Changed(String),
-    /// The object store does not support the call.
     #[error("the object store does not support this: {0}")]
     Unsupported(String),
-    /// Credentials are missing, wrong, or not enough.
     #[error("the object store refuses access; check the credentials and what they may do: {0}")]
     Forbidden(String),
     /// The directory of a `file://` address.
@@ -41,16 +36,12 @@ pub(crate) enum PrefixError {
     /// The machine was asked for a role, because no credentials are set.
     #[error("{NO_CREDENTIALS}: {0}")]
     NoCredentials(String),
-    /// There is no such bucket.
     #[error("the bucket or container does not exist, or these credentials may not see it: {0}")]
     NoBucket(String),
-    /// The object store is full.
     #[error("the object store is full: {0}")]
     Full(String),
-    /// No connection, or it broke.
     #[error("the object store cannot be reached: {0}")]
     Unreachable(String),
-    /// No answer in time.
     #[error("the object store did not answer within {limit} s ({what})")]
     Slow {
         /// The key, or the name of the call.
@@ -58,27 +49,14 @@ pub(crate) enum PrefixError {
         /// Seconds.
         limit: u64,
     },
-    /// An object comes too slowly.
     #[error(
         "the object store sends {key} too slowly: {bytes} bytes in {seconds} s; at least 4096 bytes a second are expected"
     )]
-    Drips {
-        /// Its name.
-        key: String,
-        bytes: u64,
-        seconds: u64,
-    },
-    /// An object is longer than it may be.
+    Drips { key: String, bytes: u64, seconds: u64 },
     #[error("{key} has more than {most} bytes")]
-    TooLarge {
-        /// Its name.
-        key: String,
-        most: u64,
-    },
-    /// Anything else.
+    TooLarge { key: String, most: u64 },
     #[error("the object store failed: {0}")]
     Failed(String),
-    /// The local file cannot be read.
     #[error("a temporary file cannot be read: {0}")]
     File(String),
 }

@@ -1,4 +1,4 @@
-//! Writes objects of a store of files: whole or not at all, and readable by others, whatever the umask, before they have
+//! Objects of a store of files: written whole or not at all, and readable by others, whatever the umask, before they have
 //! their names. A web server may hand them to replicas.
 //!
 //! Blocks. Callers: [`super`]; the library reads, lists and removes.
@@ -25,18 +25,20 @@ pub(super) fn write(path: &Path, mut from: impl Read, is_new: bool) -> io::Resul
     let written = File::options().write(true).create_new(true).open(unfinished).and_then(|mut file| {
         file.set_permissions(Permissions::from_mode(0o644))?;
         io::copy(&mut from, &mut file)?;
+        // Before it has its name: after a crash, no name stands for half an object.
         file.sync_all()?;
         if is_new { fs::hard_link(unfinished, path) } else { fs::rename(unfinished, path) }
     });
     if is_new || written.is_err() {
-        // Of a failure the first reason is told.
+        // The first failure is reported.
         let _ = fs::remove_file(unfinished);
     }
+    // The name, too, is durable before a head says it.
     written.and_then(|()| File::open(directory)?.sync_all())
 }
 
-/// Gives others these permissions on a file or directory of this user, if they lack them: an earlier version, or a process that
-/// was killed, left it so.
+/// Gives others these permissions on a file or directory of this user, if they lack them: an earlier version, or a
+/// process that was killed, left it so.
 pub(super) fn open_to_others(path: &Path, permissions: u32) {
     let Ok(meta) = fs::symlink_metadata(path) else { return };
     let is_ours = meta.uid() == geteuid().as_raw() && !meta.is_symlink();

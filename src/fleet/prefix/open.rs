@@ -1,4 +1,4 @@
-//! Makes the client of an object store from its address, the environment and the options.
+//! Configuration of the client of an object store: by its address, the environment and the options.
 //!
 //! The environment has the usual names (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `GOOGLE_SERVICE_ACCOUNT`,
 //! `AZURE_STORAGE_ACCOUNT_NAME` ...); an option wins over it. Nothing is connected. Callers: publisher, replica, and
@@ -53,7 +53,6 @@ macro_rules! build {
 }
 
 impl Prefix {
-    /// The place at an address.
     pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions, proxy: &Proxy) -> Result<Self, PrefixError> {
         let connector = StoreConnector { proxy: proxy.clone(), authorization: basic(options) };
         let (store, endpoint): (Arc<dyn ObjectStore>, _) = match url.kind() {

@@ -1,5 +1,5 @@
-//! Checks the objects in the object store from time to time: removes old ones, writes those in use again before other
-//! publishers take them for old, and notices those that are lost or altered.
+//! Checks of the objects in the object store, from time to time: old ones are removed, those in use are written again before
+//! other publishers take them for old, and those that are lost or altered are noticed.
 //!
 //! The objects of our chain (bundles, signatures and journal) are read back and compared with the lengths and hashes of
 //! what was written: a store may have lost bytes, or somebody may have written to it. An object is read once after it was
@@ -32,7 +32,6 @@ const PART: u32 = 16;
 /// time.
 const MOST_FAILURES: usize = 3;
 
-/// The work on the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chores {
     /// Objects of our chain that other publishers may remove soon, because they are old.
@@ -103,14 +102,12 @@ impl Doubt {
 /// The result of reading an object: whether it is what was written, or why it could not be read.
 type ReadResult = (Doubt, Result<bool, PrefixError>);
 
-/// What the checks have found.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     /// Whether the object store has lost an object of the chain.
     pub is_broken: bool,
     /// How many checks have found a bad object since the last one that found none.
     broken: u32,
-    /// When the last one began.
     pub at: Option<Instant>,
     pub read_back: ReadBack,
 }
@@ -231,6 +228,7 @@ impl Publisher {
     /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know
     /// it.
     pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
+        // A failed check counts, too: the next one waits as long.
         self.checks.at = Some(Instant::now());
         let listed = self.place.list().await?;
         // Just before anything is removed.
@@ -248,6 +246,7 @@ impl Publisher {
                     self.breaks(std::slice::from_ref(key));
                 }
             }
+            // Else everything is written again first.
             if !self.checks.is_broken {
                 self.checks.read_back.begin(&self.place, found.doubts);
             }

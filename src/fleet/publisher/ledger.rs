@@ -12,10 +12,8 @@ use crate::clock::WallTime;
 use crate::data::store::{MarkAt, States, Store, StoreError};
 use crate::fleet::head::{Head, is_ahead};
 
-/// The name of its file.
 const LEDGER: &str = "published";
 
-/// The JSON of the ledger.
 #[derive(Serialize, Deserialize)]
 struct LedgerText {
     #[serde(flatten)]
@@ -27,7 +25,6 @@ struct LedgerText {
 /// The object store of a chain, and the key that signed it: a chain does not continue in another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChainOwner {
-    /// The address of the object store.
     pub url: String,
     /// The id of the key that signs; `None`: nothing is signed.
     pub signed_by: Option<String>,
@@ -91,10 +88,10 @@ pub(super) fn read(store: &Store, whose: &ChainOwner) -> Result<(Option<u64>, Op
     Ok((sequence, Some(chain)))
 }
 
-/// Writes the ledger.
 pub(super) fn write(store: &Store, whose: &ChainOwner, chain: &Chain) -> Result<(), StoreError> {
     let text = LedgerText { whose: whose.clone(), chain: chain.clone() };
     let json = serde_json::to_vec(&text);
+    // Before the mark, which a crash may undo: `read` makes it again from the ledger.
     store.put_beside(LEDGER, json.map_err(|error| StoreError::Refused(error.to_string()))?)?;
     mark(store, chain)
 }

@@ -1,4 +1,4 @@
-//! What a publisher writes next.
+//! Plan of a publisher: what it writes next.
 //!
 //! Pure: facts in, a step out; but making the offer hashes evidence and journal, and blocks. Callers: [`super`] acts on
 //! it.
@@ -30,7 +30,6 @@ pub(super) const FULL_EVERY_MS: i64 = 7 * 86_400_000;
 /// The current snapshot, as the plan compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The snapshot.
     pub snapshot: SnapshotId,
     /// A hash of all that a bundle carries but details, confirmation and volatile values.
     pub content: Digest,
@@ -121,7 +120,6 @@ pub(super) struct Chain {
     pub place: Option<EpochPlace>,
     /// When its full bundle was written, by our clock; milliseconds since the epoch.
     pub full_ms: i64,
-    /// When its last bundle was written.
     pub last_ms: i64,
     /// The signatures of its bundles, in their order; empty: they are not signed.
     #[serde(default)]
@@ -178,10 +176,8 @@ impl Chain {
     }
 }
 
-/// The head in the object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// There is none.
     Missing,
     /// It is the one that we wrote last.
     Own,
@@ -189,7 +185,6 @@ pub(super) enum Stored {
     Other,
 }
 
-/// Everything that the decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     /// Milliseconds since the epoch.
@@ -223,20 +218,15 @@ pub(super) enum Why {
     NoBase,
 }
 
-/// What to write next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextWrite {
     /// The object store has everything that is due.
     Nothing,
-    /// Only a head.
     Head,
-    /// A delta and a head.
     Delta,
-    /// A full bundle and a head.
     Full(Why),
 }
 
-/// The next step.
 pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
     let Some(chain) = facts.chain else { return NextWrite::Full(Why::First) };
     if facts.stored == Stored::Missing {

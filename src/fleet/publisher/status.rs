@@ -18,7 +18,6 @@ use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
 use crate::words::named;
 
-/// The publisher, as `/status` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PublishFacts {
@@ -56,7 +55,6 @@ pub(crate) struct PublishState {
     why: Option<Finding>,
     /// The number of another publisher's head, which took the place of ours.
     pub(super) rival: Option<u64>,
-    /// Whether the object store ignores conditions.
     pub(super) has_no_conditions: bool,
     /// Objects written, by [`ObjectKind`].
     pub written: [u64; 3],
@@ -67,7 +65,6 @@ pub(crate) struct PublishState {
 }
 
 named! {
-    /// A kind of object that is written.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum ObjectKind, as_str {
         Full = "full",
@@ -91,19 +88,16 @@ impl PublishState {
         self.behind_since.get_or_insert(now);
     }
 
-    /// An object was written.
     pub(super) fn wrote(&mut self, kind: ObjectKind, bytes: u64) {
         self.written[kind as usize] += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// The object store has everything.
     pub(super) fn succeeded(&mut self, now: WallTime) {
         self.facts.last_success = now.rfc3339();
         (self.behind_since, self.why) = (None, None);
     }
 
-    /// An attempt failed.
     pub(super) fn failed(&mut self, word: &'static str, why: Finding) {
         match self.failures.iter_mut().find(|(own, _)| *own == word) {
             Some((_, count)) => *count += 1,
@@ -135,28 +129,20 @@ impl PublishState {
 /// Where a file that cannot be written lies.
 const TEMPORARY: &str = "a temporary file in the data directory";
 
-/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
-    /// The object store fails.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// The bundle cannot be written.
     #[error("the bundle cannot be written: {0}")]
     Export(#[from] ExportError),
-    /// The key cannot be opened.
     #[error("{0}")]
     Signature(#[from] SignatureError),
-    /// The key needs a password.
     #[error("the key needs a password: set publish.sign_password_file")]
     NoPassword,
-    /// The data directory fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// A temporary file cannot be written or read.
     #[error("a temporary file in the data directory: {0}")]
     File(#[from] std::io::Error),
-    /// The head was written by a newer version of this program.
     #[error("{0}; it is not replaced")]
     Newer(String),
     /// Replicas would refuse heads with a higher number.
@@ -165,18 +151,12 @@ pub(super) enum PublishError {
          {} ms since 1970); set the clock if it is wrong, else run `grandstand snapshot release` to begin again at the clock",
         clock.as_millis()
     )]
-    Ahead {
-        sequence: u64,
-        /// This machine's.
-        clock: WallTime,
-    },
-    /// What was written is not there.
+    Ahead { sequence: u64, clock: WallTime },
     #[error(
         "the object store has confirmed head {0}, but does not show it; see whether it loses writes, or whether something on \
          the way to it keeps old answers"
     )]
     Unkept(u64),
-    /// Other publishers write all the time.
     #[error(
         "the head in the object store was another one each time it should be replaced: other publishers write to this prefix at \
          the same time (use one publisher for each prefix), or something on the way to the store keeps old answers"

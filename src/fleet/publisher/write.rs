@@ -1,4 +1,4 @@
-//! Carries out a plan: exports a bundle, signs it, sends it, and reads and writes the head.
+//! Execution of a plan: exports a bundle, signs it, sends it, and reads and writes the head.
 //!
 //! It writes objects, then the ledger, then the head. The head is read before each decision, and written with a condition
 //! if the object store can do that. Callers: [`super`].
@@ -37,10 +37,8 @@ pub(super) struct Made {
     pub link: Exported,
 }
 
-/// The head in the object store.
 #[derive(Clone, Debug)]
 pub(super) enum InStore {
-    /// There is none.
     Missing,
     /// There is one; `None`: it cannot be read, or is not believed.
     Head(Option<Box<Head>>, UpdateVersion),
@@ -65,12 +63,10 @@ impl InStore {
     }
 }
 
-/// A head of another publisher.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rival {
     sequence: u64,
     written_ms: i64,
-    /// When it was seen first.
     seen: Monotonic,
 }
 
@@ -97,6 +93,7 @@ impl Publisher {
         served: &Arc<Snapshot>,
         found: &InStore,
     ) -> Result<(), PublishError> {
+        // Before the export: a detail that arrives meanwhile counts as unsent.
         let revision = self.details.revision();
         let made = match step {
             NextWrite::Nothing | NextWrite::Head => None,
@@ -104,6 +101,8 @@ impl Publisher {
             NextWrite::Full(why) => Some(self.full(served, why).await?),
         };
         if let Some(made) = &made {
+            // Objects, ledger, head: after a crash between, no head names an object that is not there, and no number comes
+            // twice.
             self.send(made).await?;
         }
         let Some((_, offer, journal)) = &self.offered else { return Ok(()) };
@@ -119,6 +118,7 @@ impl Publisher {
         }
         let is_longer = made.is_some();
         if is_longer {
+            // Before the ledger: the next link builds on what the ledger says.
             self.snapshots.keep_for_chain(Some((chain.head.snapshot.clone(), chain.head.end().digest)));
         }
         let details = made.as_ref().map(|made| made.link.written.manifest.coverage.all());
@@ -130,6 +130,7 @@ impl Publisher {
             self.checks.is_broken = false;
             self.unsent = Some((revision, Unsent::Nothing));
         }
+        // Also if the head does not arrive: the next look finds another head, and the plan writes this one again.
         self.chain = Some(chain.clone());
         self.put_head(&chain.head, found).await?;
         self.status.lock().wrote(ObjectKind::Head, 0);
@@ -190,7 +191,6 @@ impl Publisher {
         .await
     }
 
-    /// Sends a bundle and its signature.
     async fn send(&self, made: &Made) -> Result<(), PublishError> {
         let key = made.named.key();
         let file = made.file.try_clone()?;
@@ -237,9 +237,9 @@ impl Publisher {
         }
     }
 
-    /// Compares the head that was found with ours. A later one of another publisher that came after ours was there: two write
-    /// to one prefix, and this one has lost, until that head is [`YIELDS`] old. Whoever wrote it may be gone then, and may have
-    /// removed what our chain had.
+    /// Compares the head that was found with ours. A later one of another publisher that came after ours was there: two
+    /// write to one prefix, and this one has lost, until that head is [`YIELDS`] old. Whoever wrote it may be gone
+    /// then, and may have removed what our chain had.
     pub(super) fn compare(&mut self, found: &InStore) {
         let (mono, wall) = (self.clock.now_mono(), self.clock.now_wall());
         let lost = match (self.standing, &self.chain, found.head()) {
@@ -317,7 +317,6 @@ fn comment(served: &Snapshot) -> String {
     format!("grandstand snapshot {}, confirmed at {}", served.dataset.id, served.confirmed())
 }
 
-/// Opens the key that signs.
 pub(super) fn open_key(key: &Path, password_file: Option<&Path>) -> Result<Signer, PublishError> {
     const LONGEST: u64 = 4096;
     let mut needs_password = false;

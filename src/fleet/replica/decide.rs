@@ -1,4 +1,4 @@
-//! What a replica does about a head, and about a failure: pure decisions.
+//! Decisions of a replica about a head, and about a failure. Pure.
 //!
 //! A head is skipped, noted, followed by deltas, fetched as a whole, or refused. An object that is of no use - it is not
 //! what the head names, or does not fit the data before it - is left alone for a while, longer each time: the same bytes
@@ -61,7 +61,6 @@ pub(crate) enum HeadRefused {
     Rival(u64),
 }
 
-/// What marks a head as taken.
 pub(crate) fn taken(head: &Head) -> Taken {
     Taken { sequence: head.sequence, text: blake3::hash(head.text().as_bytes()).to_hex().to_string() }
 }
@@ -97,45 +96,23 @@ pub(crate) fn believed_ms(confirmed_ms: i64, now: WallTime) -> i64 {
 /// Why a round ended without the newest data.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
-    /// The object store has no head.
     #[error(
         "there is no head.json in the object store: no publisher has written there yet, replica.url is wrong, or its \
          directory is not mounted"
     )]
     NoHead,
-    /// The object store fails.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// It is not a head, or not signed by a trusted key.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// It is not newer.
     #[error(transparent)]
     Refused(#[from] HeadRefused),
-    /// An object is not what the head says.
     #[error("{key} in the object store is not what the head names: {why}")]
-    Wrong {
-        /// The object.
-        key: String,
-        why: String,
-    },
-    /// It is larger than a bundle may be.
+    Wrong { key: String, why: String },
     #[error("{key} has {bytes} bytes; a bundle may have {most}")]
-    TooLarge {
-        /// The object.
-        key: String,
-        bytes: u64,
-        /// The bound.
-        most: u64,
-    },
-    /// A downloaded file cannot be read or written.
+    TooLarge { key: String, bytes: u64, most: u64 },
     #[error("{}: {source}", path.display())]
-    Disk {
-        /// The file.
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    /// Somebody asked for another look at the head.
+    Disk { path: PathBuf, source: std::io::Error },
     #[error("the download was interrupted by a request to refresh")]
     Interrupted,
     /// An object is of no use; it is fetched again later.
@@ -144,10 +121,8 @@ pub(crate) enum FollowError {
     /// A mirror does not begin with the data of another origin.
     #[error("the data in the object store comes from {0}, which is neither origin.url nor one of origin.aliases")]
     Foreign(String),
-    /// The data directory fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// It cannot be imported, or the head could not be recorded.
     #[error(transparent)]
     Snapshots(#[from] SnapshotsError),
     #[error(transparent)]
@@ -211,7 +186,7 @@ impl FollowError {
     }
 }
 
-/// What is said of an object that is what the head names, and does not fit the data before it.
+/// The message about an object that is what the head names, and does not fit the data before it.
 pub(super) fn misfit(key: &str, error: &BundleError) -> String {
     format!(
         "{key} does not fit the data before it ({error}); if this stays, remove head.json from the object store, and the \

@@ -1,4 +1,4 @@
-//! Fetches objects of a head: into files of the data directory, resumed after an interruption, and verified.
+//! Download of the objects of a head: into files of the data directory, resumed after an interruption, and verified.
 //!
 //! A file has the hash of its object in its name, so that the next process can continue an unfinished download. An
 //! object is used only if it has the hash that the head names. Callers: [`super::take`].
@@ -26,7 +26,6 @@ use crate::fleet::prefix::PrefixError;
 use crate::tasks::blocking;
 use crate::words::counted;
 
-/// The names of unfinished files.
 const PREFIX: &str = "follow-";
 const END: &str = ".part";
 
@@ -115,6 +114,7 @@ impl Follower {
                 here += some.len() as u64;
                 let path = path.to_owned();
                 file = blocking(move || {
+                    // Not synced: what a crash alters has another hash, and is fetched again.
                     let written = file.write_all(&some).map(|()| file);
                     written.map_err(|source| FollowError::Disk { path, source })
                 })

@@ -42,13 +42,11 @@ pub(crate) struct ReplicaState {
     pub(crate) facts: ReplicaFacts,
     /// When this replica last had everything that the newest head names.
     level: Option<Monotonic>,
-    /// Whether it has everything now.
     is_level: bool,
     /// The instants in the newest head, whether it is accepted or not.
     pub(super) head: Option<Stamps>,
     /// Why the last poll failed; `None`: it did not.
     failure: Option<Finding>,
-    /// What is being downloaded.
     download: Option<DownloadProgress>,
     /// Polls by [`PollOutcome`].
     pub polls: [u64; 4],
@@ -56,7 +54,6 @@ pub(crate) struct ReplicaState {
     pub received: u64,
 }
 
-/// The instants in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamps {
     /// When it was written, by the publisher's clock.
@@ -65,12 +62,10 @@ pub(crate) struct Stamps {
     pub confirmed: WallTime,
 }
 
-/// What is being downloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DownloadProgress {
     /// `the full bundle`, for example.
     pub what: String,
-    /// Bytes that are here.
     pub done: u64,
     /// Bytes in all.
     pub of: u64,
@@ -84,12 +79,9 @@ impl std::fmt::Display for DownloadProgress {
 }
 
 named! {
-    /// How a poll ended.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum PollOutcome, as_str {
-        /// There is nothing new.
         Unchanged = "unchanged",
-        /// A head was taken.
         Taken = "taken",
         /// A head was refused: it is older, unsigned, or not a head.
         Refused = "refused",
@@ -113,12 +105,10 @@ impl ReplicaState {
         self.polls[outcome as usize] += 1;
     }
 
-    /// What is being downloaded, and how far it is.
     pub(crate) fn downloads(&mut self, download: DownloadProgress) {
         (self.download, self.is_level) = (Some(download), false);
     }
 
-    /// Bytes arrived.
     pub(crate) fn received(&mut self, bytes: u64) {
         self.received += bytes;
         if let Some(download) = &mut self.download {

@@ -1,4 +1,4 @@
-//! Takes what a head names: fetches bundles, and makes them the newest snapshot together.
+//! Application of a head: fetches the bundles that it names, and makes them the newest snapshot together.
 //!
 //! A bundle that is of no use ends an attempt. The bundles before it are taken where this is no step back. If a delta
 //! does not fit, the full bundle and all deltas of the same head are fetched. Callers: [`super`].
@@ -150,7 +150,7 @@ impl Follower {
         FollowError::Bad(self.state.bad.insert(bad).why.clone())
     }
 
-    /// The publisher's journal, where it is worth its bytes; `None`: what changed is told by the bundles alone.
+    /// The publisher's journal, where it is worth its bytes; `None`: the changes follow from the bundles alone.
     pub(super) async fn journal_for(&mut self, head: &Head, chain: &[&NamedBundle]) -> Option<Vec<Entry>> {
         let now = self.clock.now_mono();
         let bytes: u64 = chain.iter().map(|named| named.bytes).sum();

@@ -1,4 +1,4 @@
-//! Which details are due, with the time to look again.
+//! Agenda of details: which are due, with the time to look again.
 //!
 //! Callers: [`super::worker`], [`crate::mirror::examiner`].
 
@@ -27,7 +27,6 @@ pub(super) struct Agenda {
     pub(super) due: Vec<ListingId>,
     /// Those checked longest ago, if that is longer than a cycle.
     pub(super) overdue: VecDeque<ListingId>,
-    /// Whether there were more of these.
     has_more: bool,
 }
 
@@ -61,6 +60,7 @@ impl Details {
         const MOST: usize = 1000;
         /// New arrivals have their whole cycle ahead, so waiting this long misses nothing.
         const LONGEST: Duration = Duration::from_secs(600);
+        // Before the look: what happens during it makes another look due.
         let disturbed = self.disturbed();
         let (dataset, now_ms, cycle_ms) = (&published.dataset, now.as_millis(), millis(cycle));
         // After an answer that was too old, or may have been, ask again when the CDN has dropped that copy.

@@ -49,12 +49,10 @@ struct SummaryQuestion<'a> {
     summary: ContentHash,
     /// `modified` of the summary, in nanoseconds; `None` while unknown.
     modified: Option<i64>,
-    /// The detail that was stored before.
     before: Option<StoredDetail<'a>>,
     cache_ttl: Duration,
 }
 
-/// An answer.
 #[derive(Clone, Copy, Debug)]
 struct Given<'a> {
     /// The new body; `None`: a 304, 404 or 410.
@@ -67,7 +65,6 @@ struct Given<'a> {
     may_be_a_silent_copy: bool,
 }
 
-/// What an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProofVerdict {
     /// It is as new as the summary, as far as anybody can tell.

@@ -1,4 +1,5 @@
-//! A detail that clients wait for: fetched once for all of them, and not retried for a while after a failure.
+//! Details on demand: one that clients wait for is fetched once for all of them, and not retried for a while after a
+//! failure.
 //!
 //! Callers: [`crate::edge::answer`].
 
@@ -16,7 +17,7 @@ use crate::origin::client::{AskError, Asker, OriginClient};
 use crate::origin::health::Failures;
 use crate::tasks::single_flight::{Role, SingleFlight};
 
-/// What clients wait for; cheap to clone.
+/// Details that clients wait for; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct OnDemand(Arc<OnDemandState>);
 

@@ -1,4 +1,4 @@
-//! When details that failed are requested again: each one later and later, and all of them while none is answered.
+//! Retries of details that failed: each one later and later, and all of them while none is answered.
 //!
 //! Pure: the time is an argument. Callers: [`super::worker`].
 
@@ -24,7 +24,6 @@ const LONGEST: i64 = 3600;
 pub(super) struct Retries {
     each: HashMap<ListingId, Failed>,
     row: Row,
-    /// Why the last one failed.
     error: String,
     /// Whether the origin failed as a whole.
     was_down: bool,
@@ -62,8 +61,8 @@ impl Retries {
     }
 
     /// Forgets details of listings that are gone, and those answered since, perhaps to a client; `fetched_ms` tells when
-    /// a detail was last answered, in milliseconds. `is_down`: the origin fails as a whole, which has a pause of its own; when it is back, a detail is
-    /// requested at once.
+    /// a detail was last answered, in milliseconds. `is_down`: the origin fails as a whole, which has a pause of its
+    /// own; when it is back, a detail is requested at once.
     pub(super) fn look(
         &mut self,
         is_down: bool,
@@ -87,7 +86,7 @@ impl Retries {
         self.row = Row::default();
     }
 
-    /// Whether the origin gives details again, told once.
+    /// Whether the origin gives details again; `true` once.
     pub(super) fn has_ended(&mut self) -> bool {
         std::mem::take(&mut self.has_ended)
     }
@@ -157,7 +156,7 @@ impl Retries {
         some.get(place).copied().into_iter().collect()
     }
 
-    /// What to tell people; `None`: nothing fails.
+    /// The trouble for `/status`; `None`: nothing fails.
     pub(super) fn trouble(&self) -> Option<DetailTrouble> {
         let often = self.each.values().filter(|failed| failed.tries >= OFTEN).count();
         (!self.each.is_empty()).then(|| DetailTrouble {

@@ -1,4 +1,4 @@
-//! Fetches details in the background: changed ones, missing ones, and those not checked for long.
+//! Worker that fetches details in the background: changed ones, missing ones, and those not checked for long.
 //!
 //! Callers: [`crate::server`] runs it.
 
@@ -21,16 +21,13 @@ use crate::origin::health;
 use crate::origin::window::Class;
 use crate::tasks::blocking;
 
-/// Fetches details in the background.
 pub struct DetailWorker {
-    /// What it works with.
     pub shared: MirrorContext,
     /// Whether all details are wanted, or only those that clients have asked for.
     pub all: bool,
 }
 
 impl DetailWorker {
-    /// Fetches due details, for ever.
     pub async fn run(self) {
         /// Overdue details that are fetched before the worker looks for other work.
         const OVERDUE_AT_ONCE: usize = 10;
@@ -39,6 +36,7 @@ impl DetailWorker {
         let mut swaps = self.shared.newest.watch();
         let (mut retries, mut agenda, mut tidied) = (Retries::default(), None::<Agenda>, None);
         loop {
+            // Before the look: a snapshot that is published during it ends the pause.
             swaps.borrow_and_update();
             let now = self.shared.clock.now_wall();
             let is_down = self.shared.copies.client.status().picture().health.failures() >= health::FEW;
@@ -93,8 +91,10 @@ impl DetailWorker {
     /// Fetches these, several at once; stops early when another data set is served, the disk takes no more, or all
     /// details fail.
     async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
+        // With six of the crawl, six of the examiner and one of the sweep, the mirror has 21 requests on the wire at worst.
         const AT_ONCE: usize = 8;
         const PATIENCE: Duration = Duration::from_secs(10);
+        // Relaxed, below: all of it runs in one task.
         let (is_full, all_fail) = (AtomicBool::new(false), AtomicBool::new(false));
         let goes_on = || {
             let is_served = self.shared.newest.get().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));

@@ -12,7 +12,6 @@ use crate::origin::client::{AskError, Asker};
 use crate::origin::generated_at::{AnswerClass, DATE_GRAIN_MS};
 use crate::tasks::{Aborted, blocking};
 
-/// An answer.
 pub(super) struct Answered {
     /// The newest snapshot when it came: it is compared with that, not with the one at the time of the request.
     pub(super) newest: Arc<Snapshot>,

@@ -19,7 +19,6 @@ use super::difference::{self, Difference, DifferenceKind};
 use super::example::Example;
 use super::open::OpenCase;
 
-/// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Query(Example),
@@ -41,12 +40,10 @@ impl fmt::Display for Asked {
     }
 }
 
-/// What an answer says.
 #[derive(Default)]
 pub(super) struct Said {
     /// Of the shape of the query, or whether the document is ours.
     pub(super) heard: Heard,
-    /// Of the form of lists.
     pub(super) form: FormSeen,
     /// Where both answers differ; empty where they do not, and for open cases.
     pub(super) differences: Vec<Difference>,

@@ -1,4 +1,4 @@
-//! Compares an answer of the origin with ours: first the rows, then the meaning of the query.
+//! Comparison of an answer of the origin with ours: first the rows, then the meaning of the query.
 //!
 //! Pure. Callers: [`super::asked`].
 
@@ -15,7 +15,6 @@ pub(crate) enum Agreement {
     Whole,
     /// The same listings, as far as one page shows, in another order.
     ButOrder,
-    /// Another total, or other listings.
     None,
     /// A row that is not as ours.
     Aged,

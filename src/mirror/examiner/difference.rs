@@ -1,4 +1,4 @@
-//! Where two answers to one request differ, for people.
+//! Differences of two answers to one request, for people.
 //!
 //! Lists are compared as the examiner compares them: listings, order and total; what else a list says is its form, which
 //! is no difference. Of taxonomies and details the values of all but volatile fields count. Pure. Callers: [`super`].
@@ -21,14 +21,11 @@ use crate::words::named;
 const MOST: usize = 8;
 
 named! {
-    /// The differing part.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub(crate) enum DifferenceKind, as_str {
         Status = "status",
-        /// A field at the top level.
         Field = "field",
-        /// The ids on a page, or their order.
         Ids = "ids",
         /// The text of one listing on a page.
         Listing = "listing",
@@ -37,10 +34,8 @@ named! {
     }
 }
 
-/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Difference {
-    /// The differing part.
     pub what: DifferenceKind,
     /// The field, the listing and its field, or the position; may be empty.
     pub place: String,

@@ -39,7 +39,6 @@ const MOST_PARTS: usize = 64;
 /// The terms in doubt although their shapes are not.
 pub(super) type DoubtfulTerms = BTreeSet<TermName>;
 
-/// A query to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Example {
     pub(super) query: ListQuery,

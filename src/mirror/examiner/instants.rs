@@ -1,7 +1,8 @@
-//! Finds out, when a client's query needs it, which listings of an instant the origin counts as modified after it.
+//! Questions about instants: which listings of one the origin counts as modified after it. Asked when a client's query needs
+//! it.
 //!
-//! One unfiltered request tells it for all queries and clients ([`crate::data::snapshot::seconds`]). Without a free one the query
-//! is answered with all of them. Callers: [`crate::edge::answer`].
+//! One unfiltered request tells it for all queries and clients ([`crate::data::snapshot::seconds`]). Without a free one
+//! the query is answered with all of them. Callers: [`crate::edge::answer`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -21,16 +21,13 @@ const WINDOW: usize = 200;
 /// Differences that `/status` remembers.
 const REMEMBERED: usize = 5;
 
-/// How one sample ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Both answer the same.
     Equal,
     /// They differ, also after a refresh.
     Different(Vec<Difference>),
     /// The mirror would read it through, so there is nothing to compare.
     ReadThrough,
-    /// Nothing could be compared, and why.
     NotAnswered(String),
     /// They differed once, and why this could be neither confirmed nor dismissed.
     Undecided(String),
@@ -64,37 +61,29 @@ pub(crate) struct Differing {
 }
 
 impl Differing {
-    /// One line for each difference.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.differences.iter().map(|difference| format!("{}: {difference}", self.request))
     }
 }
 
-/// The result of one audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Samples that are equal.
     pub equal: u64,
-    /// Samples that differ.
     pub different: u64,
     /// Samples that the mirror would forward to the origin.
     pub read_through: u64,
-    /// Samples that could not be compared.
     pub not_answered: u64,
     /// Samples that differed once, which could be neither confirmed nor dismissed.
     #[serde(default)]
     pub undecided: u64,
-    /// Whether it ended early.
     #[serde(default)]
     pub given_up: bool,
-    /// The differing part.
     pub differing: Vec<Differing>,
     /// Why samples could not be compared, each reason once.
     pub reasons: Vec<String>,
 }
 
 impl Report {
-    /// Counts one sample.
     pub(crate) fn count(&mut self, request: &str, outcome: Outcome) {
         match outcome {
             Outcome::Equal => self.equal += 1,
@@ -120,12 +109,10 @@ impl Report {
         }
     }
 
-    /// Samples that were compared.
     pub(crate) const fn compared(&self) -> u64 {
         self.equal + self.different
     }
 
-    /// All finished samples.
     pub(crate) const fn samples(&self) -> u64 {
         self.compared() + self.read_through + self.not_answered + self.undecided
     }
@@ -183,7 +170,6 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts one sample.
     pub(crate) fn count(&mut self, request: &str, outcome: &Outcome, now: WallTime) {
         self.counts[outcome.index()] += 1;
         let equal = match outcome {
@@ -226,7 +212,6 @@ impl Score {
         self.differing.iter().flat_map(Differing::lines).collect()
     }
 
-    /// When something was compared last.
     pub(crate) const fn last_at(&self) -> Option<WallTime> {
         self.last_at
     }
@@ -238,25 +223,20 @@ impl Score {
 }
 
 named! {
-    /// Where an audit is.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub(crate) enum Phase, as_str {
-        /// No audit was requested.
         #[default]
         None = "none",
         /// It starts after what is being asked.
         Waiting = "waiting",
-        /// Samples are asked and compared.
         Sampling = "sampling",
         /// Differences are compared again, after a refresh.
         Confirming = "confirming",
-        /// The report is complete.
         Done = "done",
     }
 }
 
-/// One audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// Counts audits since the start, from 1; 0: none yet.
@@ -266,16 +246,13 @@ pub(crate) struct Job {
     pub done: u64,
     /// Their number.
     pub of: u64,
-    /// Requested samples.
     pub samples: u64,
-    /// The result so far.
     pub report: Report,
     /// The number of passes before the requested repairing pass; `None`: none was requested.
     pub awaits_pass: Option<u64>,
 }
 
 impl Job {
-    /// Whether it is not done.
     pub(crate) const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Waiting | Phase::Sampling | Phase::Confirming)
     }
@@ -304,6 +281,7 @@ impl Audits {
         }
         let samples = samples.clamp(*Self::SAMPLES.start(), *Self::SAMPLES.end());
         *job = Job { id: job.id + 1, phase: Phase::Waiting, of: samples, samples, ..Job::default() };
+        // Under the lock, and remembered: the worker finds this job.
         self.0.asked.notify_one();
         (job.clone(), true)
     }
@@ -313,12 +291,10 @@ impl Audits {
         self.0.job.lock().clone()
     }
 
-    /// The running score.
     pub(crate) fn score(&self) -> Score {
         self.0.score.lock().clone()
     }
 
-    /// Waits for a request.
     pub(super) async fn wait(&self) {
         self.0.asked.notified().await;
     }

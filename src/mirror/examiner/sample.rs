@@ -1,4 +1,4 @@
-//! Draws samples at random: 17 have every kind, and nine of them are examples of shapes.
+//! Sampler: draws at random. 17 samples have every kind, and nine of them are examples of shapes.
 //!
 //! Equal seeds give equal samples. Callers: [`super::audit`].
 
@@ -17,22 +17,16 @@ use crate::data::snapshot::dataset::Dataset;
 use super::asked::Asked;
 use super::example::Example;
 
-/// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum SampleKind {
-    /// Any page at any page size.
     Page,
-    /// The list without any parameter.
     FirstPage,
     /// The last page at some page size.
     LastPage,
-    /// A whole taxonomy.
     Taxonomy(TaxonomyKind),
     /// An example of the shape whose turn it is.
     Shape,
-    /// One listing in full.
     Detail,
-    /// A listing that does not exist.
     UnknownListing,
 }
 
@@ -60,7 +54,6 @@ impl SampleKind {
     const ORDINARY: usize = 8;
 }
 
-/// Draws samples.
 #[derive(Debug)]
 pub(super) struct Sampler {
     dice: StdRng,
@@ -72,7 +65,6 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler with this seed.
     pub(super) fn new(seed: u64) -> Self {
         let (dice, kinds) = (StdRng::seed_from_u64(seed), &SampleKind::ROUND);
         Self { dice, kinds, round: Vec::new(), shapes: Vec::new() }

@@ -1,4 +1,4 @@
-//! What the examiner asks next, and when. Pure: the time is an argument. Callers: [`super`].
+//! Schedule of the examiner: what it asks next, and when. Pure: the time is an argument. Callers: [`super`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,6 @@ pub(super) const HOUR_MS: i64 = 3_600_000;
 /// What clients ask comes before what was not asked for longest, but the same shape not more often.
 const WANTED_AGAIN_MS: i64 = 6 * HOUR_MS;
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Examples of these shapes. `first`: before the details.

@@ -1,4 +1,4 @@
-//! Which pages are consistent, and when a pass is full.
+//! Consistency of pages, and when a pass is full.
 
 use proptest::prelude::*;
 

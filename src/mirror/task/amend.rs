@@ -1,4 +1,4 @@
-//! Amends a list by the answers of a refresh, instead of reading every page.
+//! Amendment of a list by the answers of a refresh, instead of reading every page.
 //!
 //! Changed listings go where the rule of the order puts them ([`super::super::order`]), and the pages that then
 //! hold them are read; deleted listings are found by bisection, page by page. On any doubt every page is read. The result
@@ -27,7 +27,6 @@ const MOST_PROBED: u64 = 5;
 /// What a refresh shows to be new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Amendment {
-    /// New and changed listings.
     changed: Vec<Summary>,
     /// How many listings were removed, at least: each new listing that no answer shows hides one.
     gone: usize,
@@ -48,7 +47,6 @@ pub(super) enum NotAmended {
     /// The hunt costs as much as reading every page.
     #[error("reading every page is as cheap")]
     TooMany,
-    /// The step has failed.
     #[error(transparent)]
     Failed(#[from] MirrorError),
 }
@@ -86,7 +84,6 @@ struct Hunt {
 }
 
 impl Hunt {
-    /// Begins with the known list and the changes.
     fn begin(known: &Dataset, changes: Amendment) -> Result<Self, NotAmended> {
         let pages = pass::pages_of(known);
         let size = known.content.envelope.largest_page.map_or(PAGE_SIZE as usize, usize::from);
@@ -100,7 +97,6 @@ impl Hunt {
         Ok(Self { sequence, changed, gone: changes.gone, seen: BTreeMap::new(), asked: 0, most: pages / 2, size })
     }
 
-    /// Takes in a page's listings.
     fn see(&mut self, page: u64, items: &[Summary]) {
         self.seen.insert(page, items.iter().map(|item| (item.id, item.hash)).collect());
     }

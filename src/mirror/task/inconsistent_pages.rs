@@ -1,5 +1,5 @@
-//! Lives with pages that contradict each other although they do not change: looks for what they lack where the cuts lie
-//! elsewhere, and publishes the best list that there is.
+//! Inconsistent pages: they contradict each other although they do not change. What they lack is looked for where the cuts
+//! lie elsewhere, and the best list that there is gets published.
 //!
 //! [`super::super::pass`] says what contradicts, and when that is believed. Callers: [`super`] and its parts.
 
@@ -82,7 +82,6 @@ impl Contradictions {
     }
 }
 
-/// A question of the search.
 enum SearchQuestion {
     /// A page of a list whose cuts lie elsewhere.
     List(ListQuery),
@@ -98,10 +97,8 @@ pub(super) struct Search {
     until_ms: i64,
     /// The newest snapshot when the reading began.
     before: Option<SnapshotId>,
-    /// The listings on the pages.
     on_pages: HashSet<ListingId>,
     todo: VecDeque<SearchQuestion>,
-    /// Requests that are left.
     left: u64,
     /// How often the next question failed.
     failures: u32,
@@ -174,6 +171,7 @@ impl Mirror {
         let is_looked_into = known && (is_whole || reading.purpose == TaskPurpose::Follow);
         let mut search = Search {
             purpose: reading.purpose,
+            // No more than two readings of every page cost.
             left: 2 * pass::pages(found.total, found.assembled.content.envelope.largest_page) + 20,
             on_pages: found.assembled.content.summaries.iter().map(|summary| summary.id).collect(),
             found,
@@ -333,6 +331,7 @@ impl Mirror {
         if let Some(newest) = self.newest() {
             let first_page = self.copies.hash_of(&pass::page_path(1))?.unwrap_or_default().to_bytes();
             let accepted = Accepted { snapshot: newest.dataset.id.clone(), contradiction, first_page };
+            // In a transaction of its own: after a crash before it, later passes find the contradiction again.
             self.contradictions.accept(self.snapshots.store(), accepted)?;
         }
         self.contradictions.seen.ended();

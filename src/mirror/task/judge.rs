@@ -229,12 +229,13 @@ impl Mirror {
     pub(super) fn settled(&self, before: Option<&SnapshotId>) -> Result<Next, MirrorError> {
         let is_same = self.newest().is_some_and(|newest| before == Some(&newest.dataset.id));
         self.status().update(|picture| picture.passes += 1);
+        // After the publication: a crash between leaves a start that is resumed, or too old to count.
         self.store().remove_state(STARTED)?;
         Ok(Next::Done(if is_same { OriginState::Unchanged } else { OriginState::Changed }))
     }
 }
 
-/// When the unfinished reading began; begins one if there is none, or if `anew`.
+/// When the unfinished reading began; begins one if there is none, or if `anew` asks for it.
 fn started(store: &Store, newest: Option<&Snapshot>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
     // Copies from before the last publication are older than it, and a start in the future is from before the clock was
     // set back.

@@ -1,4 +1,4 @@
-//! Publishes a list, or holds it back until an operator accepts it, if it lost too many listings.
+//! Publication of a list. One that lost too many listings is held back until an operator accepts it.
 //!
 //! Callers: [`super`] and its parts.
 
@@ -27,7 +27,6 @@ pub(super) struct List {
     pub(super) beside: Beside,
 }
 
-/// A list that awaits its confirmation.
 #[derive(Clone)]
 pub(super) struct Candidate {
     pub(super) list: List,
@@ -78,7 +77,6 @@ pub(super) struct ShrinkGuard {
     pub(super) held: Option<Prepared>,
     /// So many listings are accepted: the held list, or what the origin has by then, if no smaller.
     pub(super) accepted: Option<usize>,
-    /// When the stored sizes were written.
     written: Option<(Monotonic, WallTime)>,
 }
 
@@ -269,6 +267,7 @@ impl Mirror {
         let dataset = same.map_or(list.dataset, |newest| newest.dataset.clone());
         let now_ms = self.clock.now_wall().as_millis();
         let (published, kept) = (dataset.clone(), meta.clone());
+        // The sizes in the same transaction: a crash cannot publish a list and forget how large the one before it was.
         self.switch(move |snapshots, seen| snapshots.publish(seen, &published, kept, sizes)).await?;
         tracing::info!(
             snapshot = %dataset.id,
@@ -281,6 +280,7 @@ impl Mirror {
         let pages = pass::pages_of(&dataset);
         // No client waits for this.
         let snapshots = self.snapshots.clone();
+        // After the publication: until then a restart may need the copies.
         let tidy = move || snapshots.tidy().and_then(|()| forget_copies(snapshots.store(), pages, now_ms));
         if let Err(error) = blocking(tidy).await {
             tracing::warn!(%error, "data that is no longer needed could not be removed");

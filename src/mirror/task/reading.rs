@@ -1,4 +1,4 @@
-//! Reading every page, batch by batch and round by round, until the pages are one state of the origin.
+//! Reading of every page, batch by batch and round by round, until the pages are one state of the origin.
 //!
 //! Fetched copies are in the store, so that a restart resumes there. A round reads missing and unproven copies; between
 //! rounds the origin's CDN has time to drop old ones. [`super::judge`] judges the result. Callers: [`super`] and its
@@ -31,7 +31,6 @@ const GLANCE: u64 = 4096;
 /// The intervals of what was fetched, and what it makes together.
 pub(super) type ReadBack = (Pass, Result<Assembled, Inconsistent>);
 
-/// A reading of every page.
 #[derive(Default)]
 pub(super) struct FullReading {
     pub(super) purpose: TaskPurpose,
@@ -205,7 +204,6 @@ impl FullReading {
         Ok(missing)
     }
 
-    /// Takes in a batch's result.
     fn take(
         &mut self,
         copies: &Copies,
@@ -258,6 +256,7 @@ impl FullReading {
         bodies.for_each(drop);
         if let Some(lost) = lost? {
             tracing::warn!(path = lost, "a stored copy is missing; it is fetched again");
+            // Otherwise its date would still count as a fetch, and the page would never be fetched again.
             copies.forget(&lost)?;
             return Ok(None);
         }

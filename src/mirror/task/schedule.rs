@@ -1,4 +1,4 @@
-//! What the mirror does next, and when: refreshes, readings of every page, work of several steps, and questions.
+//! Schedule of the mirror: refreshes, readings of every page, work of several steps, and questions.
 //!
 //! A step returns its outcome, and [`super`] hands it to the schedule: nothing else writes it. Refreshes come first: long
 //! work is done in pieces. Pure: the time is an argument. Callers: [`super`] and its parts.
@@ -29,7 +29,7 @@ pub(super) enum TaskPurpose {
     Follow,
 }
 
-/// What the decision rests on beside the schedule.
+/// The facts that the decision rests on beside the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScheduleFacts {
     /// `None`: nothing is published.
@@ -46,9 +46,7 @@ pub(super) struct ScheduleFacts {
 pub(super) enum MirrorStep {
     /// Five conditional requests.
     Refresh,
-    /// Begin to read every page.
     Begin,
-    /// Continue the active work.
     Continue,
     /// Ask the origin about terms in doubt.
     Learn,
@@ -56,7 +54,6 @@ pub(super) enum MirrorStep {
     Wait(Duration),
 }
 
-/// How a step ended.
 pub(super) enum Next {
     /// The origin was looked at as a refresh does. The active work stays.
     Stay(OriginState),
@@ -68,7 +65,7 @@ pub(super) enum Next {
     Instead(Doing, Duration),
 }
 
-/// A wait for old copies of the origin's CDN that people are told of.
+/// A wait for old copies of the origin's CDN that `/status` shows.
 const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// A wait that is long enough for something else.
@@ -111,7 +108,6 @@ impl Retry {
     }
 }
 
-/// A step that failed.
 #[derive(Clone, Copy)]
 pub(super) struct Failure<'a> {
     pub(super) now: Monotonic,
@@ -211,7 +207,6 @@ impl Flips {
     }
 }
 
-/// Work of several steps.
 pub(super) enum Doing {
     Reading(Box<FullReading>),
     Confirming(Box<Candidate>),
@@ -262,7 +257,6 @@ impl Schedule {
         Self { learn_at: Some(now), ..Self::default() }
     }
 
-    /// What is to be done now.
     pub(super) fn next(&self, now: Monotonic, facts: &ScheduleFacts) -> MirrorStep {
         let is_first = facts.certificate.is_none();
         let begun = self.active(now);
@@ -315,7 +309,7 @@ impl Schedule {
         self.work.is_some()
     }
 
-    /// How long work waits for old copies of the origin's CDN, if people are told of that.
+    /// How long work waits for old copies of the origin's CDN, if `/status` shows that.
     pub(super) fn copies_wait(&self, now: Monotonic) -> Option<Duration> {
         let work = self.work.as_ref().filter(|work| work.due.failures == 0);
         work.map(|work| work.due.wait(now)).filter(|wait| *wait >= LONG_WAIT)

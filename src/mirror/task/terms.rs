@@ -1,4 +1,4 @@
-//! Which listings terms have whose membership names and counts do not prove: the origin is asked, each term once per
+//! Evidence of terms that names and counts do not prove: the origin is asked which listings they have, each term once per
 //! state of knowledge, and the indexes of lists rest on what it answers.
 //!
 //! Evidence is collected here and judged in [`crate::data::snapshot::membership`]. Questions never delay a refresh. Callers:
@@ -71,7 +71,6 @@ impl TermEvidence {
 
 /// What the origin says of a term.
 enum TermAnswer {
-    /// Its listings.
     Listed(ListedTerm),
     /// Its pages do not fit together, or name unknown listings: the data has moved on, and the term stays in doubt
     /// until it is asked again.

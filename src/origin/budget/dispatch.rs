@@ -23,10 +23,8 @@ const TURNS_AT_ONCE: usize = 64;
 /// The keeper's shortest sleep; clocks and timers differ by less.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-/// The result of waiting.
 type Call = Result<Permit, Spent>;
 
-/// The dispatcher.
 pub(super) struct Dispatcher {
     clock: Clock,
     dispatch: Mutex<DispatcherState>,
@@ -41,7 +39,7 @@ pub(super) struct DispatcherState {
     pub(super) state: BudgetState,
     /// How to tell each waiting request.
     calls: HashMap<u64, oneshot::Sender<Call>>,
-    /// Results to send once the lock is free.
+    /// Results to send once the lock is free: a permit that nobody takes is dropped, and its drop takes the lock.
     said: Vec<Message>,
     is_kept: bool,
     /// What the keeper sleeps until.
@@ -61,7 +59,7 @@ fn say((to, what): Message) -> Option<Permit> {
 }
 
 impl DispatcherState {
-    /// Dismisses those whose patience ends before `instant`.
+    /// Dismisses the requests that give up before `instant`.
     pub(super) fn dismiss_gone_by(&mut self, instant: Monotonic, now: Monotonic) {
         for ticket in self.state.queue.gone_by(instant) {
             if let Some(waiting) = self.state.queue.remove(ticket) {
@@ -82,6 +80,7 @@ impl DispatcherState {
         if let Ok(ticket) = entered {
             self.calls.insert(ticket, told);
         }
+        // The loop ends: each round removes a request from the queue.
         while is_awaited && let Some((late, spent)) = self.state.late(now) {
             self.state.queue.remove(late);
             self.said.push((self.calls.remove(&late), Err(spent)));
@@ -171,10 +170,12 @@ impl Keeper {
         loop {
             self.dispatcher.change(|_, _| ());
             let nap = self.dispatcher.look(|dispatch, now| {
+                // Under the lock: a request that enters later finds no keeper, and starts one.
                 dispatch.is_kept = dispatch.state.queue.len() > 0;
                 dispatch.alarm = if dispatch.is_kept { dispatch.state.wake_at(now) } else { None };
                 dispatch.is_kept.then(|| dispatch.alarm.map(|alarm| alarm.since(now).max(SHORTEST_NAP)))
             });
+            // An alarm that was set since the look is not lost: `notify_one` is remembered.
             let rearmed = self.dispatcher.rearmed.notified();
             match nap {
                 Some(Some(nap)) => drop(tokio::time::timeout(nap, rearmed).await),
@@ -192,6 +193,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         if !self.is_done {
             self.dispatcher.look(|dispatch, _| dispatch.is_kept = false);
+            // One waiting request is enough: it starts a keeper for all.
             self.dispatcher.unkept.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! The requests that wait for a slot, ordered so that the next of each kind is found.
+//! Queue of the requests that wait for a slot, ordered so that the next of each kind is found.
 //!
 //! Pure. It does not decide which kind is next ([`super::state`]). What looks at each waiting read is bounded by how many
 //! may wait. Callers: [`super::state`], [`super::dispatch`].
@@ -16,9 +16,10 @@ use super::super::window::Class;
 pub(super) const MOST_AWAITED: usize = 4096;
 pub(super) const MOST_WANTED: usize = 1024;
 const MOST_OF_ONE: usize = 256;
-/// So many turns of households are remembered at least.
+/// So many turns of households are remembered at least, and twice as many at most.
 const MOST_TURNS: u64 = 4096;
-/// How many households are told apart that want a resource.
+/// How many households are told apart that want a resource: half a million addresses at worst, with [`MOST_WANTED`] of
+/// both kinds.
 const MOST_HOUSEHOLDS: usize = 256;
 /// How many households must be refused a resource before it is fetched without a client that waits: no single household
 /// can spend the budget on such fetches.
@@ -27,13 +28,11 @@ const ENOUGH: usize = 2;
 /// A request that waits for a slot.
 #[derive(Clone, Debug)]
 pub(in crate::origin) struct Waiting {
-    /// What the slot is for.
     pub class: Class,
     /// The household of the client that waits, or asked first, for [`Class::Client`].
     pub client: Option<IpAddr>,
     /// Who wants it, if no client waits for it.
     pub wanted: Option<Wanted>,
-    /// When its patience ends, if ever.
     pub until: Option<Monotonic>,
 }
 
@@ -70,7 +69,6 @@ pub(super) struct Queue {
     wanted: BTreeSet<u64>,
     /// Tickets of reads that a client waits for, by household.
     awaited: HashMap<Option<IpAddr>, BTreeSet<u64>>,
-    /// The last turns of households.
     served: HashMap<IpAddr, u64>,
     /// Turns given. Not tickets: a household with many old ones would have every turn until they are used.
     turns: u64,
@@ -204,7 +202,6 @@ impl Queue {
         self.waiting.get(&ticket).and_then(|one| one.until)
     }
 
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -219,7 +216,7 @@ impl Queue {
         self.wanted.len()
     }
 
-    /// Tickets of those whose patience ends before `instant`.
+    /// Tickets of the requests that give up before `instant`.
     pub(super) fn gone_by(&self, instant: Monotonic) -> Vec<u64> {
         let gone = self.waiting.iter().filter(|(_, one)| one.until.is_some_and(|until| until < instant));
         gone.map(|(ticket, _)| *ticket).collect()
@@ -264,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is said of the order is what comes true if no other read comes.
+        /// The predicted order comes true if no other read comes.
         #[test]
         fn reads_have_their_turns_in_the_order_that_is_foretold(
             turns in proptest::collection::vec(0_u32..5, 0..8),

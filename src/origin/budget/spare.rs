@@ -1,4 +1,4 @@
-//! Requests in bytes that a client chose: how many, and whether at all. Pure: time is an argument.
+//! Spare requests, in bytes that a client chose: how many, and whether at all. Pure: time is an argument.
 //!
 //! Callers: [`super::state`].
 

@@ -52,7 +52,6 @@ impl Lane {
         [Self::Refresh, Self::Refused, Self::Behind, Self::Awaited, Self::Crawl, Self::Background, Self::Details];
 }
 
-/// Everything that decides the next turn.
 #[derive(Debug, Default)]
 pub(super) struct BudgetState {
     pub(super) window: Option<Window>,
@@ -61,14 +60,12 @@ pub(super) struct BudgetState {
     pub(super) paused_until: Monotonic,
     /// The end of the longest pause that the origin asked for.
     pub(super) asked_until: Monotonic,
-    /// Requests that are on the wire.
     pub(super) on_wire: usize,
     /// While the origin fails: the time between tries if one hangs. `None`: it works.
     pub(super) gentle: Option<Duration>,
     /// When the last request left, and when the last one ended.
     pub(super) left: Option<Monotonic>,
     pub(super) ended: Option<Monotonic>,
-    /// What was sent last.
     last_lane: Option<Lane>,
     last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
@@ -91,12 +88,10 @@ impl BudgetState {
         Self { window, ledger, paused_until: now.plus(pause), asked_until: now.plus(pause), ..Self::default() }
     }
 
-    /// How many slots there are.
     fn limit(&self) -> usize {
         self.window.as_ref().map_or(UNLIMITED, Window::limit)
     }
 
-    /// How many slots are free.
     fn free(&mut self, now: Monotonic) -> usize {
         self.window.as_mut().map_or(UNLIMITED, |window| window.free(now))
     }
@@ -351,7 +346,7 @@ impl BudgetState {
         }
     }
 
-    /// What a client is told whose read would have its turn then.
+    /// The refusal of a client read that would have its turn then.
     fn refused(&mut self, at: Monotonic, now: Monotonic) -> Spent {
         self.count_refusal(now);
         self.told(at, now)

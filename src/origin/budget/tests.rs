@@ -1,4 +1,4 @@
-//! The next turn by hand, and the budget as its callers see it.
+//! Turns by hand, and the budget as its callers see it.
 
 mod clients;
 mod coming_back;

@@ -1,4 +1,4 @@
-//! When a stamp is believed, and what an answer speaks for.
+//! Belief in stamps, and what an answer speaks for.
 
 use super::*;
 use crate::protocol::freshness::Stamps;

@@ -1,4 +1,4 @@
-//! What may be wrong with the origin beside its answers: each kind with its facts, and as a finding.
+//! Troubles of the origin beside its answers: each kind with its facts, and as a finding.
 //!
 //! Callers: [`super`] keeps them, [`crate::mirror`] and [`crate::origin`] fill them in.
 
@@ -15,13 +15,10 @@ use crate::words::counted;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeldBack {
-    /// Its id.
     pub snapshot: String,
-    /// Its listings.
     pub listings: u64,
     /// The listings of the newest snapshot.
     pub serving: u64,
-    /// Why.
     pub reason: String,
     /// How many listings of the newest snapshot it lacks, by sport and by state.
     pub sports: BTreeMap<String, u64>,
@@ -30,7 +27,6 @@ pub struct HeldBack {
     pub vanishing: Vec<Vanishing>,
 }
 
-/// A listing that would vanish.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Vanishing {
@@ -78,7 +74,6 @@ impl OldCopy {
     }
 }
 
-/// Details that cannot be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailTrouble {
     /// How many wait for another try.

@@ -1,4 +1,4 @@
-//! Removes content codings from bodies (RFC 9110 §8.4), piece by piece, in bounded memory.
+//! Decoder of content codings (RFC 9110 §8.4): bodies come out piece by piece, in bounded memory.
 //!
 //! The reader bounds the size of the output. Callers: [`super`], [`crate::fleet`].
 

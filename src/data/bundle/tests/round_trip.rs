@@ -1,4 +1,4 @@
-//! What goes in comes out, and deltas lead from their base to their snapshot and from nowhere else.
+//! Round trips: what goes in comes out, and deltas lead from their base to their snapshot and from nowhere else.
 
 use proptest::prelude::*;
 

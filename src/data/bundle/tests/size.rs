@@ -1,4 +1,4 @@
-//! How large bundles are, with texts as an origin sends them.
+//! Sizes of bundles, with texts as an origin sends them.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Which codings a body gets, and when a better one replaces them.
+//! Codings of a body: which it gets, and when a better one replaces them.
 
 use std::io::Read;
 

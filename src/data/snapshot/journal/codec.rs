@@ -18,37 +18,26 @@ const MOST_RAW: usize = 32 << 20;
 pub(crate) const MOST_BYTES: u64 = (MOST_RAW + (MOST_RAW >> 7) + 1024) as u64;
 /// zstd's level: near ids take about a byte each at any level, and snapshot ids do not compress.
 const LEVEL: i32 = 3;
-/// The longest number.
 const NUMBER: usize = 10;
 
-/// Why bytes are no entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadJournal {
-    /// It does not begin like a journal.
     #[error("the journal does not begin like a journal")]
     Magic,
-    /// Another format.
     #[error("the journal has format {0}, which this version does not know")]
     Format(u16),
-    /// It cannot be decompressed, or would be too large.
     #[error("the journal cannot be decompressed")]
     Packed,
-    /// It ends within an entry.
     #[error("the journal has the wrong length")]
     Length,
-    /// It has more than a journal may have.
     #[error("the journal has too many entries")]
     TooLarge,
-    /// A number has no reading.
     #[error("the journal has a number of more than 64 bits")]
     Number,
-    /// A snapshot's id is invalid.
     #[error("the journal has an invalid snapshot id")]
     Snapshot,
-    /// A listing is named twice.
     #[error("an entry of the journal names a listing twice")]
     Repeated,
-    /// It does not lead to the current snapshot.
     #[error("the journal ends with another snapshot")]
     End,
 }

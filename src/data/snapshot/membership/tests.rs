@@ -1,4 +1,4 @@
-//! Which evidence tells the listings of a term.
+//! Evidence that tells the listings of a term.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! An origin whose listings show whole seconds, beside what it is asked about them.
+//! Whole seconds: an origin that shows no fractions, beside what it answers about them.
 
 use bytes::Bytes;
 use proptest::prelude::*;

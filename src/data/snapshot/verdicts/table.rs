@@ -1,4 +1,4 @@
-//! The verdicts, and how answers to examples change them. Pure: the time is an argument.
+//! Table of verdicts, and how answers to examples change it. Pure: the time is an argument.
 //!
 //! Callers: [`super`]; `mirror::examiner` tells what it heard.
 
@@ -18,7 +18,7 @@ const MOST_UNANSWERED: u8 = 3;
 /// So many terms can be in doubt while their shapes are not.
 const MOST_TERMS: usize = 64;
 
-/// The bit of the mask that says that terms are in doubt: that of the list, whose order is never.
+/// The bit of the mask that says that terms are in doubt: that of the list, whose order is never in doubt.
 pub(super) const TERMS: u64 = 1 << 32;
 
 /// Rows that differ from ours for so many tries in a row are no copy of ours that is too old.
@@ -153,7 +153,6 @@ impl Told {
         told
     }
 
-    /// Checks verdicts that come from elsewhere.
     pub(crate) fn check(&self) -> Result<(), String> {
         let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();
         if most > Some(Self::MOST) || self.meanings.len().max(self.terms.len()) > Self::MOST {
@@ -230,8 +229,8 @@ impl Table {
         self.terms.iter().map(|(term, entry)| (entry.due_ms, term)).min()
     }
 
-    /// Takes in what the lists of several terms of a shape say, of which one differed. If only some do, these are in doubt in
-    /// the place of the shape. Without answers it is the shape.
+    /// Takes in what the lists of several terms of a shape say, of which one differed. If only some do, these are in
+    /// doubt in the place of the shape. Without answers it is the shape.
     pub(crate) fn tried(&mut self, shape: Shape, answers: &[Tried], at: Moment) {
         let Moment { now_ms, apart_ms, .. } = at;
         let entry = self.entries.entry(shape).or_default();
@@ -280,7 +279,7 @@ impl Table {
         }
     }
 
-    /// Begins anew for this origin, unless it is about it.
+    /// Forgets everything, unless the verdicts are on this origin.
     pub(crate) fn begin(&mut self, origin: &str) {
         match &self.origin {
             Some(known) if known == origin => {}

@@ -1,4 +1,4 @@
-//! Imports: what is newer, whose data it is, and what an import that breaks off leaves.
+//! Imports: what is newer, which origin it comes from, and what an import that breaks off leaves.
 
 use super::*;
 use crate::data::snapshot::verdicts::table::Told;

@@ -1,4 +1,4 @@
-//! What a copy elsewhere lacks, by what it names; and that a chain brings what has changed since its last bundle.
+//! Copies elsewhere: what one lacks, by what it names; and that a chain brings what has changed since its last bundle.
 
 use std::fs::File;
 use std::io::Seek as _;

@@ -1,4 +1,4 @@
-//! A process killed at any instant loses nothing that was committed.
+//! Crashes: a process killed at any instant loses nothing that was committed.
 
 use super::*;
 

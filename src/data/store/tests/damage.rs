@@ -1,4 +1,4 @@
-//! A damaged file gives an error or less data, never other data and never a panic.
+//! Damage: it gives an error or less data, never other data and never a panic.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A disk that fails: the store says which way, keeps what it had, and goes on when the disk does.
+//! Failures of the disk: the store says which, keeps what it had, and goes on when the disk does.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which directories are opened, and which are refused and not touched.
+//! Formats: which directories are opened, and which are refused and not touched.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is damaged is lost, and nothing else; what is served is written anew.
+//! Repair: what is damaged is lost, and nothing else; what is served is written again.
 
 use super::*;
 use crate::data::store::files::aside_of;

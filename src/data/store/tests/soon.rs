@@ -1,4 +1,4 @@
-//! What is written soon is seen at once, and durable once it is synced.
+//! Deferred writes: seen at once, and durable once they are synced.
 
 use std::sync::mpsc;
 use std::time::Duration;

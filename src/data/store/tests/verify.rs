@@ -1,4 +1,4 @@
-//! What a check finds.
+//! Findings of a check.
 
 use super::*;
 

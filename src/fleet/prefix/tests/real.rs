@@ -1,4 +1,4 @@
-//! What a real store does with each call: `tests/stores/run.py` starts one and runs this.
+//! Calls to a real store: `tests/stores/run.py` starts one and runs this.
 //!
 //! `GRANDSTAND_STORE_URL` is the address of a bucket, `GRANDSTAND_STORE_OPTIONS` has one option a line, and
 //! `GRANDSTAND_STORE_CONDITIONS` says which conditional writes the store is known to have: `create`, `replace`.

@@ -1,4 +1,4 @@
-//! Which answers count as equal, and how differences are named.
+//! Equality of answers, and names of differences.
 
 use bytes::Bytes;
 

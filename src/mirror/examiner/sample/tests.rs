@@ -1,4 +1,4 @@
-//! Which requests are drawn, and how often.
+//! Draws: which requests, and how often.
 
 use std::collections::HashSet;
 use std::sync::Arc;

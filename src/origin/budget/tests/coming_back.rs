@@ -1,4 +1,4 @@
-//! What a leaving request is told; how many may wait.
+//! Answers to requests that leave the queue; how many may wait.
 
 use futures_util::FutureExt;
 

@@ -1,4 +1,4 @@
-//! Which cache misses wait for a slot, and whether it comes in time.
+//! Waits of cache misses for a slot: which may wait, and whether it comes in time.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A data set that follows another one is as if it were indexed from scratch.
+//! Succession of data sets: one that follows another is as if it were indexed from scratch.
 
 use super::many::{Many, content, evidence, many};
 use super::*;
