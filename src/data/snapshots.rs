@@ -228,12 +228,17 @@ impl Snapshots {
     /// Shows a change that is durable. A snapshot that was current until now stays in memory for clients that page through
     /// it.
     fn show(&self, change: Change<'_, '_>) {
-        let (was, next) = (self.0.current.get(), &change.view.current);
-        if let Some((was, next)) = was.zip(next.as_ref()).filter(|(was, next)| was.dataset.id != next.dataset.id) {
+        let (was, next) = (self.0.current.get(), change.view.current.clone());
+        let replaced = was.zip(next).filter(|(was, next)| was.dataset.id != next.dataset.id);
+        let next = replaced.map(|(was, next)| {
             // Before the next one shows: a client that names this one finds it at any time.
-            self.0.earlier.replaced(was, next.dataset.id.as_str());
-        }
+            self.0.earlier.will_be_replaced(was);
+            next
+        });
         self.0.current.show(change.view);
+        if let Some(next) = next {
+            self.0.earlier.shown(next.dataset.id.as_str());
+        }
     }
 
     /// Publishes a data set as the newest snapshot, together with `states`. `seen` is the epoch (the number of the

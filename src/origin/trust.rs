@@ -114,7 +114,11 @@ impl ServerCertVerifier for Verifier {
 /// The bytes of a PEM file without a byte order mark, which would hide the first certificate or key.
 pub(crate) fn read_pem(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_PEM).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MOST_PEM + 1).read_to_end(&mut bytes)?;
+    // Cut, it would lack certificates without a word.
+    if bytes.len() as u64 > MOST_PEM {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 4 MiB"));
+    }
     if bytes.starts_with("\u{feff}".as_bytes()) {
         bytes.drain(.."\u{feff}".len());
     }
@@ -128,4 +132,18 @@ fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
     let certificates = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| bad(&error))?;
     if certificates.is_empty() { Err(bad(&"it contains no certificate")) } else { Ok(certificates) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_authorities_that_is_too_long_is_refused_and_not_cut() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(MOST_PEM).unwrap();
+        assert_eq!(read_pem(file.path()).unwrap().len() as u64, MOST_PEM);
+        file.as_file().set_len(MOST_PEM + 1).unwrap();
+        assert!(read_pem(file.path()).unwrap_err().to_string().contains("more than 4 MiB"));
+    }
 }

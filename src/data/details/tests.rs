@@ -128,3 +128,30 @@ async fn who_fetches_waits_while_the_disk_takes_no_more() {
     let found: Vec<_> = details.0.store.details_in_turn(&ids).map(|(_, read)| read.unwrap()).collect();
     assert!(found.iter().rev().skip(1).all(|found| *found == Some(record())) && found.last() == Some(&None));
 }
+
+/// Whoever flushes commits beside the thread that does it by itself.
+#[test]
+fn what_arrived_last_is_what_is_stored_however_many_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, details) = open(dir.path());
+    let id = ListingId(1);
+    let numbered = |number: i64| {
+        let mut record = record();
+        record.meta.fetched_ms = number;
+        record
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let details = details.clone();
+            scope.spawn(move || (0..150).for_each(|_| assert!(details.flush())));
+        }
+        for round in 1..=300 {
+            details.put(id, numbered(round), None);
+            std::thread::yield_now();
+            if round % 10 == 0 {
+                assert!(details.flush());
+                assert_eq!(store.detail(id).unwrap().unwrap().meta.fetched_ms, round);
+            }
+        }
+    });
+}

@@ -36,6 +36,7 @@ pub(super) struct Arrivals {
 pub(super) struct Queue {
     store: Arc<Store>,
     waiting: Mutex<HashMap<ListingId, DetailRecord>>,
+    committing: Mutex<()>,
     arrived: Condvar,
     drained: Notify,
     is_ending: AtomicBool,
@@ -46,6 +47,7 @@ impl Arrivals {
         let queue = Arc::new(Queue {
             store,
             waiting: Mutex::default(),
+            committing: Mutex::default(),
             arrived: Condvar::new(),
             drained: Notify::new(),
             is_ending: AtomicBool::new(false),
@@ -159,6 +161,9 @@ impl Queue {
 
     /// Returns how many details were committed.
     fn commit(&self) -> Result<usize, StoreError> {
+        // One at a time: whoever copied its batch earlier would else write an older record over a newer one that is stored
+        // and waits no more. Taken before `waiting`, and held while the disk writes.
+        let _alone = self.committing.lock();
         // Copies, so that the lock is free while the disk writes: clients look up arrivals under it.
         let mut batch: Vec<(ListingId, DetailRecord)> =
             self.waiting.lock().iter().map(|(id, record)| (*id, record.clone())).collect();

@@ -45,17 +45,14 @@ impl EarlierSnapshots {
         Some(found.snapshot.clone())
     }
 
-    /// Takes the snapshot that was current until now; `current`: the id of the one in its place.
-    pub fn replaced(&self, snapshot: Arc<Snapshot>, current: &str) {
+    /// Takes the snapshot that is current and will be replaced. Call [`shown`](Self::shown) when it is.
+    pub fn will_be_replaced(&self, snapshot: Arc<Snapshot>) {
         let (now, known) = (Instant::now(), Arc::downgrade(&snapshot));
-        let is_out = |id: &str| id == current || id == snapshot.dataset.id.as_str();
+        let id = snapshot.dataset.id.clone();
+        let earlier = Earlier { snapshot, replaced: now, asked: now };
         let mut all = self.0.lock();
-        let mut gone: Vec<_> = all.extract_if(.., |earlier| is_out(earlier.snapshot.dataset.id.as_str())).collect();
-        if snapshot.dataset.id.as_str() != current {
-            all.insert(0, Earlier { snapshot, replaced: now, asked: now });
-            let most = MOST.min(all.len());
-            gone.extend(all.drain(most..));
-        }
+        let gone: Vec<_> = all.extract_if(.., |earlier| earlier.snapshot.dataset.id == id).collect();
+        all.insert(0, earlier);
         drop(all);
         // Dropping a snapshot takes a while: never under the lock, here and below.
         drop(gone);
@@ -63,6 +60,17 @@ impl EarlierSnapshots {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(self.clone().drop_when_unused(known));
         }
+    }
+
+    /// The snapshot with this id is current now: it is no earlier one. Not before it shows, so that a client that names it
+    /// finds it at any time.
+    pub fn shown(&self, current: &str) {
+        let mut all = self.0.lock();
+        let mut gone: Vec<_> = all.extract_if(.., |earlier| earlier.snapshot.dataset.id.as_str() == current).collect();
+        let most = MOST.min(all.len());
+        gone.extend(all.drain(most..));
+        drop(all);
+        drop(gone);
     }
 
     async fn drop_when_unused(self, snapshot: Weak<Snapshot>) {
@@ -107,16 +115,19 @@ mod tests {
     #[tokio::test]
     async fn the_last_three_that_were_current_are_in_memory() {
         let (earlier, all) = (EarlierSnapshots::default(), (0..6).map(snapshot).collect::<Vec<_>>());
-        for (was, now) in all.iter().zip(&all[1..5]) {
-            earlier.replaced(was.clone(), id(now));
-        }
+        let replaced = |was: usize, now: usize| {
+            earlier.will_be_replaced(all[was].clone());
+            earlier.shown(id(&all[now]));
+        };
+        (0..4).for_each(|was| replaced(was, was + 1));
         let found =
             |snapshot: &Arc<Snapshot>| earlier.get(id(snapshot)).is_some_and(|found| Arc::ptr_eq(&found, snapshot));
         assert_eq!(all.iter().map(found).collect::<Vec<_>>(), [false, true, true, true, false, false]);
         assert_eq!(Arc::strong_count(&all[0]), 1, "it is dropped");
-        // A rollback makes one current again; another certificate for the same one replaces nothing.
-        earlier.replaced(all[4].clone(), id(&all[2]));
-        earlier.replaced(all[2].clone(), id(&all[2]));
+        // A rollback makes one current again, which is here until it shows.
+        earlier.will_be_replaced(all[4].clone());
+        assert!(earlier.get(id(&all[2])).is_some() && earlier.get(id(&all[4])).is_some());
+        earlier.shown(id(&all[2]));
         let found = |snapshot: &Arc<Snapshot>| earlier.get(id(snapshot)).is_some();
         assert_eq!(all.iter().map(found).collect::<Vec<_>>(), [false, true, false, true, true, false]);
     }
@@ -124,8 +135,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_snapshot_leaves_memory_when_nobody_asks_for_it_and_after_two_hours_in_any_case() {
         let (earlier, all) = (EarlierSnapshots::default(), (0..3).map(snapshot).collect::<Vec<_>>());
-        earlier.replaced(all[0].clone(), id(&all[1]));
-        earlier.replaced(all[1].clone(), id(&all[2]));
+        earlier.will_be_replaced(all[0].clone());
+        earlier.will_be_replaced(all[1].clone());
+        earlier.shown(id(&all[2]));
         let is_dropped = |number: usize| Arc::strong_count(&all[number]) == 1;
         let step = UNUSED * 4 / 5;
         for _ in 0..9 {

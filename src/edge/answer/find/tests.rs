@@ -65,7 +65,8 @@ impl Rig {
         let (current, new) = (SnapshotPointer::default(), dataset(content(30, "new")));
         current.swap(new.clone(), meta(2_000_000), 2);
         let earlier = EarlierSnapshots::default();
-        earlier.replaced(old.clone(), new.id.as_str());
+        earlier.will_be_replaced(old.clone());
+        earlier.shown(new.id.as_str());
         let entry = Entry::between(&old.dataset, &new, 5);
         let journal = Arc::new(Journal::new([entry]));
         current.show(View { journal, ..View::clone(&current.view()) });
