@@ -203,6 +203,10 @@ async fn pages_are_confined_and_documents_typed() {
         };
         assert_eq!(reply.header("content-security-policy"), policy, "{target}");
     }
+    // Where the widget is framed, so are its errors.
+    let refused = server.send(http::Method::DELETE, "/embed", &[("accept", "text/html")]).await;
+    let policy = refused.the("content-security-policy");
+    assert!(refused.status == 405 && policy.ends_with("frame-ancestors *"), "{refused:?}");
 }
 
 #[tokio::test]

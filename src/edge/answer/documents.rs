@@ -93,7 +93,12 @@ impl<'a> ErrorPages<'a> {
         }
         fields.put_static(&fields::CONTENT_TYPE, "text/html; charset=utf-8");
         fields.put_static(&fields::REFERRER_POLICY, "same-origin");
-        fields.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY);
+        // A page that shows the widget shows its errors, too.
+        if self.path().ends_with(b"/embed") {
+            fields.put(&fields::CONTENT_SECURITY_POLICY, map_policy(None, "*"));
+        } else {
+            fields.put_static(&fields::CONTENT_SECURITY_POLICY, PAGE_POLICY);
+        }
         if let Some(seconds) = problem.retry_after() {
             fields.put_number(&fields::REFRESH, seconds);
         }
