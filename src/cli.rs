@@ -1,6 +1,6 @@
 //! The command line: arguments, exit codes and the terminal.
 //!
-//! A verb is one request to the admin API: over the socket in the data directory, over `--admin`, or to a server without
+//! A verb about a server is one request to the admin API: over the socket in the data directory, over `--admin`, or to a server without
 //! listeners in the own process ([`target`]). 0: done; 1: failed; 64: the configuration or the command line is wrong. All
 //! that people read is written by [`terminal`], which does not panic where nobody reads. Not here: what a verb does
 //! ([`crate::server::admin`]).

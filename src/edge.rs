@@ -2,7 +2,7 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | [`serve`] | the public listener: connections, heads, HTTP/1 and HTTP/2, TLS; all sockets are here |
+//! | [`serve`] | the public listener: connections, heads, HTTP/1 and HTTP/2, TLS; all sockets of clients are here |
 //! | [`answer`] | admit, find, conditions, head, record: on one screen, without a socket |
 //! | [`proxy`] | the HTTP cache for what no snapshot covers |
 //! | [`pages`] | pages and documents for people and programs |

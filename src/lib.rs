@@ -13,7 +13,7 @@
 //!
 //! | floor | room | what it is |
 //! |---|---|---|
-//! | 7 | [`cli`] | verbs and the terminal; each verb is a request to the admin API |
+//! | 7 | [`cli`] | verbs and the terminal; a verb about a server is a request to the admin API |
 //! | 6 | [`server`] | builds and runs one of the four uses; reload, stop, admin API, console |
 //! | 5 | [`edge`] | the life of a request: connections, limits, answers, the HTTP cache, pages, files, search |
 //! | 4 | [`fleet`], [`mirror`] | publishes and follows bundles; keeps the copy of the origin, and finds out what its queries mean |
@@ -53,21 +53,22 @@
 //! | question | file |
 //! |---|---|
 //! | Why was this 304, or 412? | `protocol/precondition.rs` |
-//! | Why this `Age`? | `protocol/freshness.rs` |
-//! | Why was this answer not stored? | `protocol/caching.rs` |
-//! | Why is it a hit, stale, or a miss? | `edge/proxy/decision.rs` |
+//! | Why this `Age`? | `edge/answer/compose.rs` |
+//! | When is a stored answer fresh, and when may it stand in stale? | `protocol/caching.rs` |
+//! | What does the cache do about a request? | `edge/proxy/decision.rs` |
 //! | Why 429, and until when? | `edge/limit.rs` |
-//! | Why was this connection closed? | `edge/serve/connections.rs` |
+//! | How long may a client take on a connection? | `edge/serve/connection.rs` |
 //! | Why does this venue come before that one? | `edge/search/order.rs` |
-//! | Why is this query forwarded? | `data/snapshot/verdicts.rs` |
-//! | What does `?page=0` mean? | `api/odd.rs` |
+//! | Why was this query forwarded? | `edge/answer/find/from_snapshot.rs` |
+//! | What does the examiner know of a shape of query? | `data/snapshot/verdicts/table.rs` |
+//! | What does `?page=0` mean where the origin is not asked? | `api/odd.rs` |
 //! | Which listings has a slug? | `data/snapshot/membership.rs` |
 //! | Who may write the current snapshot? | `data/snapshots.rs` |
 //! | What is kept, and until when? | `data/snapshots/retention.rs` |
 //! | How is a damaged store repaired? | `data/store/repair.rs` |
-//! | What is asked of the origin at night? | `mirror/task/schedule.rs` |
-//! | Where does a changed listing stand in the list? | `mirror/order.rs` |
-//! | When may a request go to the origin? | `origin/budget.rs` |
+//! | What asks the origin, and with which right? | `origin/window.rs` |
+//! | When does the next refresh begin? | `mirror/task/schedule.rs` |
+//! | When may a request go to the origin? | `origin/budget/state.rs` |
 //! | When does the origin count as failing? | `origin/health.rs` |
 //! | What does a replica do about a head? | `fleet/replica/decide.rs` |
 //! | What is wrong, and what is to be done? | `telemetry/findings.rs` |
