@@ -32,9 +32,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use rustix::process::geteuid;
 
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, Use};
+use crate::config::{Config, ConfigErrors, ConfigIssue, Examined, Loaded, Use};
 use crate::edge::serve::tls::provider;
-use crate::fleet::prefix::Prefix;
+use crate::fleet::bundle_store::BundleStore;
 use crate::server::error::AppError;
 use crate::server::signals;
 use crate::server::sockets::{expect_descriptors, files};
@@ -227,7 +227,7 @@ impl Failure {
 
     /// The command is about snapshots, and the configuration is that of a shield.
     fn shield() -> Self {
-        Self::Config(Finding::about("mirror.enabled", &NO_SNAPSHOTS).into())
+        Self::Config(ConfigIssue::about("mirror.enabled", &NO_SNAPSHOTS).into())
     }
 }
 
@@ -356,7 +356,7 @@ fn examine_to_serve(sources: &Sources) -> Examined {
         ("publish.options", &publish.url, &publish.options, &publish.proxy),
     ];
     let open = |(key, url, options, proxy): (_, &Option<_>, _, _)| {
-        Some((key, Prefix::open(url.as_ref()?, options, proxy).err()?))
+        Some((key, BundleStore::open(url.as_ref()?, options, proxy).err()?))
     };
     for (key, error) in places.into_iter().filter_map(open).collect::<Vec<_>>() {
         examined.fail(key, &error);
@@ -365,7 +365,7 @@ fn examine_to_serve(sources: &Sources) -> Examined {
     match files(tls).certificate(&provider()) {
         Ok(certificate) => {
             let concern = certificate.concern(Clock::system().now_wall());
-            examined.warnings.extend(concern.map(|concern| Finding::about("tls.cert", &concern)));
+            examined.warnings.extend(concern.map(|concern| ConfigIssue::about("tls.cert", &concern)));
         }
         Err(unusable) => unusable.iter().for_each(|unusable| examined.fail(unusable.key, unusable)),
     }

@@ -34,7 +34,7 @@ use std::path::Path;
 use crate::words::{named, remedy};
 pub(crate) use address::BaseUrl;
 use declaration::{DeclaresKeys as _, written};
-pub(crate) use errors::{ConfigErrors, Finding, ValueSource};
+pub(crate) use errors::{ConfigErrors, ConfigIssue, ValueSource};
 pub use keys::Config;
 pub(crate) use keys::{
     AdminConfig, Details, LogConfig, LogFormat, LogLevel, MirrorConfig, PublishConfig, RateLimitConfig, TlsConfig,
@@ -44,7 +44,7 @@ pub use proxy::Proxy;
 pub(crate) use proxy::proxy_name;
 pub use reload::Settings;
 pub(crate) use reload::{KeyChanges, UNCHANGED, merge};
-pub(crate) use secret::{Secret, StoreUrl};
+pub(crate) use secret::{RedisUrl, Secret};
 pub(crate) use units::parse_duration;
 use values::Written;
 
@@ -52,7 +52,7 @@ use values::Written;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
     pub config: Config,
-    pub warnings: Vec<Finding>,
+    pub warnings: Vec<ConfigIssue>,
 }
 
 /// A configuration, valid or not, with all findings.
@@ -60,8 +60,8 @@ pub struct Loaded {
 pub struct Examined {
     /// The configuration; keys with a mistake have their defaults.
     pub config: Config,
-    pub warnings: Vec<Finding>,
-    errors: Vec<Finding>,
+    pub warnings: Vec<ConfigIssue>,
+    errors: Vec<ConfigIssue>,
     /// Every key, with the place of its value.
     places: BTreeMap<String, Option<ValueSource>>,
 }
@@ -73,14 +73,14 @@ impl Examined {
 
     pub fn fail(&mut self, key: &str, problem: &impl ToString) {
         let place = self.places.get(key).cloned().flatten().unwrap_or(ValueSource::Default);
-        self.errors.push(Finding::new(place, key, problem.to_string()));
+        self.errors.push(ConfigIssue::new(place, key, problem.to_string()));
     }
 
     /// Takes out all mistakes, if they are about other keys than `needed`. A file with a line that is not TOML may have
     /// set these keys there, so one of them must be known, unless `is_known` is true.
-    pub fn excuse(&mut self, needed: &[&str], is_known: bool) -> Vec<Finding> {
+    pub fn excuse(&mut self, needed: &[&str], is_known: bool) -> Vec<ConfigIssue> {
         let is_known = is_known || needed.iter().any(|key| self.is_set(key));
-        let matters = |error: &Finding| match error.place() {
+        let matters = |error: &ConfigIssue| match error.place() {
             ValueSource::Set | ValueSource::File { line: 0, .. } => true,
             ValueSource::File { .. } if error.key().is_empty() => !is_known,
             _ => needed.contains(&error.key()),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | how are objects in the store named | [`keys`] |
 //! | what does the head say, and who signed it | [`head`] |
-//! | how is a store read and written | [`prefix`] |
+//! | how is a store read and written | [`bundle_store`] |
 //! | what is written to it, and when | [`publisher`] |
 //! | what does a replica do about a head, and how does it get the data | [`replica`] |
 //!
@@ -23,8 +23,8 @@
 //!
 #![doc = include_str!("fleet/FORMAT.md")]
 
+pub(crate) mod bundle_store;
 pub mod head;
 pub(crate) mod keys;
-pub(crate) mod prefix;
 pub(crate) mod publisher;
 pub(crate) mod replica;

@@ -90,6 +90,7 @@ impl Meaning {
 }
 
 impl Row {
+    /// The meaning that counts where the origin cannot be asked: offline, in a replica, with `snapshot=`.
     pub(crate) const fn table(self) -> Meaning {
         match self {
             Self::PageNext

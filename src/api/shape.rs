@@ -13,6 +13,9 @@ use super::taxonomy::TaxonomyKind;
 
 /// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter. From 32
 /// on: the rows of open cases.
+///
+/// A new filter needs a bit here, or the examiner does not see it, and queries with it are answered unproved: the compiler
+/// does not ask. `data::snapshot::verdicts` keeps a bit for each shape in 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Shape(u8);

@@ -14,7 +14,7 @@ use crate::config::UNCHANGED;
 use crate::server::admin::facts::ReloadFacts;
 use crate::words::counted;
 
-use super::target::Named;
+use super::target::ServerArgs;
 use super::terminal::{say, tell};
 use super::{Failure, plain};
 
@@ -22,7 +22,7 @@ use super::{Failure, plain};
 #[derive(Debug, Args)]
 pub(super) struct ServerCommand {
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
     /// Print the server's answer as one JSON object
     #[arg(long)]
     json: bool,

@@ -17,7 +17,7 @@ use crate::words::counted;
 use super::Failure;
 use super::server::Server;
 use super::sync::{INTERVAL, needs_mirror};
-use super::target::Named;
+use super::target::ServerArgs;
 use super::terminal::{Align, Display, Paint, say, start_log, table, tell};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 #[derive(Debug, Args)]
 pub(super) struct Audit {
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
     /// Number of requests to compare
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
     samples: u64,

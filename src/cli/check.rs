@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::config::{Examined, Finding, Loaded, Use};
+use crate::config::{ConfigIssue, Examined, Loaded, Use};
 use crate::data::bundle::signature::{SignatureError, Signer};
 use crate::data::store::DataDir;
 use crate::server::admin::health::NOTHING_TO_SERVE;
@@ -38,7 +38,7 @@ impl Check {
         check_publisher(&mut examined);
         let finished = examined.finish();
         if self.json {
-            let findings = |all: &mut dyn Iterator<Item = &Finding>| all.map(shown).collect::<Vec<_>>();
+            let findings = |all: &mut dyn Iterator<Item = &ConfigIssue>| all.map(shown).collect::<Vec<_>>();
             let (told, code) = match &finished {
                 Ok(Loaded { config, warnings }) => {
                     let values: Value = toml::from_str(&config.describe())?;
@@ -71,7 +71,7 @@ impl Check {
     }
 }
 
-fn shown(finding: &Finding) -> Value {
+fn shown(finding: &ConfigIssue) -> Value {
     let place = finding.place().to_string();
     json!({ "key": finding.key(), "place": place.trim_end_matches(": "), "problem": finding.problem() })
 }

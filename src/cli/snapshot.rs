@@ -20,7 +20,7 @@ use crate::words::{bytes, counted, seconds};
 
 use super::server::Server;
 use super::status::or_dash;
-use super::target::Named;
+use super::target::ServerArgs;
 use super::terminal::{Align, Paint, say, start_log, table, tell};
 use super::{Failure, needs_snapshots, plain};
 
@@ -50,17 +50,17 @@ struct One {
     /// Snapshot id, or its first characters
     id: String,
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the kept snapshots, newest first
-    List(Named),
+    List(ServerArgs),
     /// Check the hashes of every kept snapshot and its details
     ///
     /// Exit code 1 means that something is damaged.
-    Verify(Named),
+    Verify(ServerArgs),
     /// Make a kept snapshot current until `release`
     ///
     /// A restart does not end this. Refreshes continue in the background.
@@ -69,12 +69,12 @@ enum Command {
     ///
     /// On a publisher whose last head has a number more than a day ahead of the clock, this also makes the publisher begin
     /// again at the clock, with a full bundle.
-    Release(Named),
+    Release(ServerArgs),
     /// Publish the snapshot that is held back because it lost many listings
     ///
     /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes it; the
     /// limit still applies to later ones.
-    Accept(Named),
+    Accept(ServerArgs),
     /// Keep a snapshot until `unpin`
     Pin(One),
     /// Let normal retention apply to a snapshot again
@@ -106,7 +106,7 @@ enum SnapshotError {
 
 impl Snapshot {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let all = |named: &Named, action| perform(&server(named)?, &action);
+        let all = |named: &ServerArgs, action| perform(&server(named)?, &action);
         let on = |One { id, server: named }: &One, action: fn(String) -> Action| {
             let server = server(named)?;
             perform(&server, &action(resolve(&server, id)?))
@@ -172,11 +172,11 @@ impl Command {
 }
 
 /// Who executes commands: the server that is named or has the data directory, or one in this process.
-fn server(named: &Named) -> Result<Server, Failure> {
+fn server(named: &ServerArgs) -> Result<Server, Failure> {
     named.server(&config(named)?, &Purpose::Stored)
 }
 
-fn config(named: &Named) -> Result<Config, Failure> {
+fn config(named: &ServerArgs) -> Result<Config, Failure> {
     let config = named.config(needs_snapshots)?;
     start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
     Ok(config)
@@ -270,7 +270,7 @@ fn list_table(list: &Value, now: WallTime) -> String {
     out
 }
 
-fn accept(named: &Named, json: bool) -> Result<ExitCode, Failure> {
+fn accept(named: &ServerArgs, json: bool) -> Result<ExitCode, Failure> {
     let config = config(named)?;
     let Some(server) = named.awaited(&config)? else {
         expect_data(&config)?;

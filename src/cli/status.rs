@@ -21,7 +21,7 @@ use crate::telemetry::findings::Raised;
 use crate::words::{bytes, counted, seconds};
 
 use super::server::{Server, ServerLook};
-use super::target::Named;
+use super::target::ServerArgs;
 use super::terminal::{Paint, Terminal, put, say};
 use super::{Failure, plain};
 
@@ -32,7 +32,7 @@ const EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 pub(super) struct Status {
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
     /// Print the JSON of /status
     #[arg(long)]
     json: bool,

@@ -10,7 +10,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::config::{Config, Finding, LogConfig, LogLevel, Use};
+use crate::config::{Config, ConfigIssue, LogConfig, LogLevel, Use};
 use crate::data::snapshot::meta::Certificate;
 use crate::origin::status::{LastError, Progress};
 use crate::server::admin::facts::{BudgetFacts, StatusFacts};
@@ -18,7 +18,7 @@ use crate::server::hosted::Purpose;
 use crate::words::counted;
 
 use super::server::Server;
-use super::target::Named;
+use super::target::ServerArgs;
 use super::terminal::{Display, say, start_log, tell};
 use super::{Failure, plain};
 
@@ -51,11 +51,11 @@ pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure
         Use::Offline => Err(no_origin(command)),
         Use::Replica => {
             let problem = format!("is set, and origin.url is not: this is a replica, and `{command}` needs a mirror");
-            Err(Failure::Config(Finding::about("replica.url", &problem).into()))
+            Err(Failure::Config(ConfigIssue::about("replica.url", &problem).into()))
         }
         Use::Shield => {
             let problem = format!("is false, but `{command}` needs a mirror");
-            Err(Failure::Config(Finding::about("mirror.enabled", &problem).into()))
+            Err(Failure::Config(ConfigIssue::about("mirror.enabled", &problem).into()))
         }
     }
 }
@@ -64,14 +64,14 @@ pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure
 pub(super) fn no_origin(command: &str) -> Failure {
     let problem =
         format!("is not set, but `{command}` needs an origin: for example --set origin.url=https://api.example.org");
-    Failure::Config(Finding::about("origin.url", &problem).into())
+    Failure::Config(ConfigIssue::about("origin.url", &problem).into())
 }
 
 /// Arguments of `grandstand sync`.
 #[derive(Debug, Args)]
 pub(super) struct Sync {
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,

@@ -24,7 +24,7 @@ const HELD: Duration = Duration::from_secs(10);
 
 /// Which server a command is about.
 #[derive(Debug, Args)]
-pub(super) struct Named {
+pub(super) struct ServerArgs {
     #[command(flatten)]
     sources: Sources,
     /// Address of the server's admin listener; the port is 9090 unless you write another
@@ -35,7 +35,7 @@ pub(super) struct Named {
     admin: Option<String>,
 }
 
-impl Named {
+impl ServerArgs {
     fn sets_data_dir(&self) -> bool {
         self.sources.sets.iter().any(|set| set.split('=').next().unwrap_or_default().trim() == "data_dir")
     }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use super::address::{BaseUrl, collide};
 use super::declaration::DeclaresKeys as _;
-use super::errors::{Finding, ValueSource};
+use super::errors::{ConfigIssue, ValueSource};
 use super::keys::{ClientIpConfig, TlsConfig};
 use super::object_store::{ObjectStoreUrl, StoreKind};
 use super::placeholders::placeholders;
 use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
 use super::rhythm::too_late;
-use super::secret::StoreUrl;
+use super::secret::RedisUrl;
 use super::sources::{Merged, Node, Raw, Table};
 use super::units::duration_text;
 use super::{Config, Examined, Use};
@@ -39,9 +39,9 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     let gone = reader.report_unknown();
     let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).chain(placeholders).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
-    let is_of_line = |finding: &&Finding| matches!(finding.place(), ValueSource::File { line: 1.., .. });
-    let guessed = |error: &Finding| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
-    let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
+    let is_of_line = |finding: &&ConfigIssue| matches!(finding.place(), ValueSource::File { line: 1.., .. });
+    let guessed = |error: &ConfigIssue| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
+    let errors: Vec<ConfigIssue> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
     Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.places }
 }
 
@@ -76,7 +76,7 @@ fn read_proxies(config: &mut Config, variables: &ProxyVariables, reader: &mut Ke
                 Ok(named) => *proxy = named,
                 Err((name, problem)) => {
                     let problem = format!("{problem}; set this key, to \"\" for no proxy, or correct the variable");
-                    reader.errors.push(Finding::new(ValueSource::Environment(name.into()), key, problem));
+                    reader.errors.push(ConfigIssue::new(ValueSource::Environment(name.into()), key, problem));
                 }
             }
         }
@@ -134,7 +134,7 @@ fn check_proxies(config: &Config, reader: &mut KeyReader) {
 
 fn check_limit(config: &Config, reader: &mut KeyReader) {
     let limit = &config.rate_limit;
-    let in_url = limit.store.as_ref().is_some_and(StoreUrl::has_password);
+    let in_url = limit.store.as_ref().is_some_and(RedisUrl::has_password);
     if limit.store_password_file.is_some() && (in_url || limit.store.is_none()) {
         let problem = if in_url {
             "`rate_limit.store` has a password, too; remove one of them"
@@ -185,11 +185,11 @@ fn check_stores(config: &mut Config, reader: &mut KeyReader) {
 }
 
 /// Legal but suspicious values.
-fn warnings(config: &Config, reader: &KeyReader) -> Vec<Finding> {
+fn warnings(config: &Config, reader: &KeyReader) -> Vec<ConfigIssue> {
     let mut found = Vec::new();
     let mut warn = |key: &str, problem: &str| {
         let place = reader.place(key).unwrap_or(ValueSource::Default);
-        found.push(Finding::new(place, key, problem));
+        found.push(ConfigIssue::new(place, key, problem));
     };
     let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     if !config.admin.accepts_writes() {

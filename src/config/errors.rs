@@ -36,13 +36,13 @@ impl fmt::Display for ValueSource {
 
 /// An error or a warning about the configuration. Always one line, never a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct ConfigIssue {
     place: ValueSource,
     key: String,
     problem: String,
 }
 
-impl Finding {
+impl ConfigIssue {
     pub(super) fn new(place: ValueSource, key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { place, key: key.into(), problem: problem.into() }
     }
@@ -66,7 +66,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ConfigIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key_end = if self.key.is_empty() { "" } else { ": " };
         let line = format!("{}{}{key_end}{}", self.place, self.key, self.problem);
@@ -81,11 +81,11 @@ impl fmt::Display for Finding {
 
 /// All mistakes in a configuration; never empty. Exit code 64.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigErrors(Vec<Finding>);
+pub struct ConfigErrors(Vec<ConfigIssue>);
 
 impl ConfigErrors {
     /// `Ok` without findings; else the findings in the order of the file, then of the environment, then of `--set`.
-    pub fn none_or(mut findings: Vec<Finding>) -> Result<(), Self> {
+    pub fn none_or(mut findings: Vec<ConfigIssue>) -> Result<(), Self> {
         if findings.is_empty() {
             return Ok(());
         }
@@ -94,13 +94,13 @@ impl ConfigErrors {
     }
 
     /// The findings, at least one.
-    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigIssue> {
         self.0.iter()
     }
 }
 
-impl From<Finding> for ConfigErrors {
-    fn from(finding: Finding) -> Self {
+impl From<ConfigIssue> for ConfigErrors {
+    fn from(finding: ConfigIssue) -> Self {
         Self(vec![finding])
     }
 }

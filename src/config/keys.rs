@@ -22,7 +22,7 @@ use super::declaration::Reload::{self, If, Live, Restart};
 use super::declaration::{Declaration, DeclaresKeys, keys};
 use super::object_store::{ObjectStoreUrl, StoreOptions, follow_url, publish_url, store_options};
 use super::proxy::{Proxy, proxy};
-use super::secret::{Secret, StoreUrl, TokenFile, store_url, token, token_file};
+use super::secret::{RedisUrl, Secret, TokenFile, store_url, token, token_file};
 use super::tiles::{TileUrl, credit, tile_url};
 use super::units::{DAY, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, SECOND, TIB};
 use super::values::{
@@ -220,7 +220,7 @@ keys! {
         ipv6_prefix: u8 = 64, whole("bits", 1..=128), ALL, Live;
         /// A Redis or Valkey server that counts for a whole fleet. See [Run a fleet](fleet.md#one-limit-for-a-fleet).
         /// Without it each process counts by itself.
-        store: Option<StoreUrl> = None, store_url().or_none("absent: each process counts for itself"), ALL, Restart;
+        store: Option<RedisUrl> = None, store_url().or_none("absent: each process counts for itself"), ALL, Restart;
         /// A file with the password of that server. It is read at each connection.
         store_password_file: Option<PathBuf> = None,
             file("path").or_none("absent: the password in store, if any"), ALL, WITH_STORE;

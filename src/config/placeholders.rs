@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::errors::Finding;
+use super::errors::ConfigIssue;
 use super::reader::join;
 use super::sources::{Node, Raw};
 
@@ -23,7 +23,7 @@ const NETWORKS: [IpNet; 4] = [
 const STORE: &str = "s3://bucket/prefix";
 
 /// A warning for each value below `node`, the value of `key`, that has a placeholder.
-pub(super) fn placeholders(key: &str, node: &Node) -> Vec<Finding> {
+pub(super) fn placeholders(key: &str, node: &Node) -> Vec<ConfigIssue> {
     match &node.value {
         Raw::Table(table) => table.iter().flat_map(|(name, node)| placeholders(&join(key, name), node)).collect(),
         Raw::Array(items) => items.iter().flat_map(|item| placeholders(key, item)).collect(),
@@ -32,13 +32,13 @@ pub(super) fn placeholders(key: &str, node: &Node) -> Vec<Finding> {
     }
 }
 
-fn warning(key: &str, node: &Node, placeholder: &str) -> Finding {
+fn warning(key: &str, node: &Node, placeholder: &str) -> ConfigIssue {
     let todo = match key {
         "origin.url" => "ask the provider of the API for its address",
         _ => "replace it with your own",
     };
     let problem = format!("contains a value of the examples ({placeholder}); {todo}");
-    Finding::new(node.place.clone(), key, problem)
+    ConfigIssue::new(node.place.clone(), key, problem)
 }
 
 fn found_in(text: &str) -> Option<String> {

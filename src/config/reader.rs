@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use strsim::osa_distance;
 
 use super::declaration::Declaration;
-use super::errors::{Finding, ValueSource, quoted};
+use super::errors::{ConfigIssue, ValueSource, quoted};
 use super::keys::CONSTANTS;
 use super::sources::{Node, Table};
 use super::values::Written;
@@ -15,7 +15,7 @@ use super::values::Written;
 #[derive(Debug, Default)]
 pub(super) struct KeyReader {
     /// Errors, in reading order.
-    pub errors: Vec<Finding>,
+    pub errors: Vec<ConfigIssue>,
     /// Whether absent keys may only be unread.
     pub incomplete: bool,
     /// Every known key and table, with the place of its value; `None`: a default.
@@ -36,7 +36,7 @@ impl KeyReader {
     /// Reports an error about a key, at its place.
     pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
         let place = self.place(key).unwrap_or(ValueSource::Default);
-        self.errors.push(Finding::new(place, key, problem));
+        self.errors.push(ConfigIssue::new(place, key, problem));
     }
 
     /// Whether there is an error about a key, or about an element of its list.
@@ -71,7 +71,7 @@ impl KeyReader {
                 read(self, &path, node, to);
             } else if about.values.is_required && !self.incomplete && !matches!(write(to), Written::Nothing) {
                 let place = self.place(split(&path).0).unwrap_or(ValueSource::Default);
-                self.errors.push(Finding::new(place, path, "is missing"));
+                self.errors.push(ConfigIssue::new(place, path, "is missing"));
             }
         }
         sections.insert("", table);
@@ -91,18 +91,18 @@ impl KeyReader {
     }
 
     /// Reports the unknown keys; to be called when all keys have been read. Returns warnings about those that were keys.
-    pub(super) fn report_unknown(&mut self) -> Vec<Finding> {
+    pub(super) fn report_unknown(&mut self) -> Vec<ConfigIssue> {
         let mut warnings = Vec::new();
         for (key, place) in std::mem::take(&mut self.unknown) {
             if let Some((_, constant)) = CONSTANTS.iter().find(|(was, _)| *was == key) {
-                warnings.push(Finding::new(place, key, format!("has no effect any more; remove it: {constant}")));
+                warnings.push(ConfigIssue::new(place, key, format!("has no effect any more; remove it: {constant}")));
                 continue;
             }
             let problem = match self.suggestion(&key) {
                 Some(known) => format!("is not a known key, did you mean `{known}`?"),
                 None => format!("is not a known key; known here: {}", self.siblings(&key).join(", ")),
             };
-            self.errors.push(Finding::new(place, key, problem));
+            self.errors.push(ConfigIssue::new(place, key, problem));
         }
         warnings
     }

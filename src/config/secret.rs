@@ -93,9 +93,9 @@ fn read_token(path: PathBuf) -> Result<TokenFile, String> {
 
 /// The address of a Redis-compatible store: `redis://` or `rediss://`, perhaps with a password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(Url);
+pub struct RedisUrl(Url);
 
-impl StoreUrl {
+impl RedisUrl {
     /// The whole URL, password included, to connect with.
     pub fn expose(&self) -> &str {
         self.0.as_str()
@@ -130,14 +130,14 @@ impl StoreUrl {
     }
 }
 
-impl fmt::Display for StoreUrl {
+impl fmt::Display for RedisUrl {
     /// Without user name and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&masked(self.0.as_str()))
     }
 }
 
-impl fmt::Debug for StoreUrl {
+impl fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.to_string())
     }
@@ -154,9 +154,9 @@ fn names_database(url: &Url) -> bool {
 }
 
 /// The address of a store; with a password it is not shown.
-pub(super) fn store_url() -> Values<StoreUrl> {
+pub(super) fn store_url() -> Values<RedisUrl> {
     let read = |reader: &mut KeyReader, path: &str, node: Node| reader.parsed(path, &node, parse_store_url);
-    Values::new("`redis://` or `rediss://` URL", read, |store: &StoreUrl| {
+    Values::new("`redis://` or `rediss://` URL", read, |store: &RedisUrl| {
         if store.has_password() {
             Written::Comment("set, password not shown".to_owned())
         } else {
@@ -165,7 +165,7 @@ pub(super) fn store_url() -> Values<StoreUrl> {
     })
 }
 
-fn parse_store_url(node: &Node) -> Result<StoreUrl, String> {
+fn parse_store_url(node: &Node) -> Result<RedisUrl, String> {
     let text = node.as_text().unwrap_or_default();
     match Url::parse(text) {
         Ok(url)
@@ -174,7 +174,7 @@ fn parse_store_url(node: &Node) -> Result<StoreUrl, String> {
                 && text.contains("://")
                 && names_database(&url) =>
         {
-            Ok(StoreUrl(url))
+            Ok(RedisUrl(url))
         }
         _ => Err(format!(
             "{} is not the address of a store, such as \"redis://127.0.0.1:6379/0\"{}",

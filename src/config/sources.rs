@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::Config;
-use super::errors::{Finding, ValueSource, quoted};
+use super::errors::{ConfigIssue, ValueSource, quoted};
 use super::proxy::ProxyVariables;
 use crate::words::remedy;
 
@@ -98,7 +98,7 @@ impl Node {
 }
 
 /// Reads a document: the readable values, and the mistakes.
-fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
+fn parse_document(path: &Path, text: &str) -> (Node, Vec<ConfigIssue>) {
     let path: Arc<Path> = Arc::from(path);
     let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let place = |offset: usize| ValueSource::File {
@@ -111,7 +111,7 @@ fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
     let finding = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
         let message: Vec<&str> = error.message().split_whitespace().collect();
-        Finding::new(place(offset), "", format!("not TOML: {}", message.join(" ")))
+        ConfigIssue::new(place(offset), "", format!("not TOML: {}", message.join(" ")))
     };
     (document, errors.into_iter().map(finding).collect())
 }
@@ -163,19 +163,19 @@ fn integer(number: &DeInteger<'_>) -> i128 {
 /// The prefix of our environment variables, in any case.
 const PREFIX: &str = "GRANDSTAND__";
 
-pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
+pub(super) fn read_file(path: &Path) -> Result<String, ConfigIssue> {
     std::fs::read_to_string(path).map_err(|error| {
         let place = ValueSource::File { path: Arc::from(path), line: 0 };
-        Finding::new(place, "", format!("cannot be read: {error}{}", remedy(path, &error)))
+        ConfigIssue::new(place, "", format!("cannot be read: {error}{}", remedy(path, &error)))
     })
 }
 
 #[derive(Debug)]
 pub(super) struct Merged {
     pub root: Node,
-    pub errors: Vec<Finding>,
+    pub errors: Vec<ConfigIssue>,
     /// Variables that look like ours and are not read.
-    pub unread: Vec<Finding>,
+    pub unread: Vec<ConfigIssue>,
     pub proxies: ProxyVariables,
     /// Whether the file could not be read completely, so that absent keys may be in it.
     pub incomplete: bool,
@@ -183,7 +183,7 @@ pub(super) struct Merged {
 
 /// One tree from all sources. `file`: its path, and its text, or why it cannot be read.
 pub(super) fn merge(
-    file: Option<(&Path, Result<String, Finding>)>,
+    file: Option<(&Path, Result<String, ConfigIssue>)>,
     env: impl Iterator<Item = (String, String)>,
     sets: &[String],
 ) -> Merged {
@@ -214,7 +214,7 @@ pub(super) fn merge(
 }
 
 /// Our variables, sorted by key, so that their order in the environment does not matter.
-fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, Finding>> {
+fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, ConfigIssue>> {
     let mut ours: BTreeMap<String, (String, String)> = BTreeMap::new();
     let mut layers = Vec::new();
     for (name, value) in env {
@@ -225,7 +225,7 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
         if let Some((other, _)) = ours.get(&key) {
             let place = ValueSource::Environment(Arc::from(name.as_str()));
             let problem = format!("is set twice: {other} differs only in case");
-            layers.push(Err(Finding::new(place, key.replace("__", "."), problem)));
+            layers.push(Err(ConfigIssue::new(place, key.replace("__", "."), problem)));
         } else {
             ours.insert(key, (name, value));
         }
@@ -234,7 +234,7 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
         let place = ValueSource::Environment(Arc::from(name));
         let levels: Vec<&str> = key.split("__").collect();
         nest(&levels, &place, parse_value(&value, &place))
-            .ok_or_else(|| Finding::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
+            .ok_or_else(|| ConfigIssue::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
     }));
     layers
 }
@@ -250,7 +250,7 @@ fn is_of_a_service(name: &str, value: &str) -> bool {
 }
 
 /// What is wrong with a variable that begins as ours do, with one underscore instead of two.
-fn unread(name: &str) -> Option<Finding> {
+fn unread(name: &str) -> Option<ConfigIssue> {
     // The command line reads it.
     if name == "GRANDSTAND_CONFIG" {
         return None;
@@ -262,24 +262,24 @@ fn unread(name: &str) -> Option<Finding> {
         Some(key) => format!("is not read, did you mean {PREFIX}{}?", key.replace('.', "__").to_uppercase()),
         None => format!("is not read: variables of keys are {PREFIX}SECTION__KEY"),
     };
-    Some(Finding::new(ValueSource::Environment(Arc::from(name)), "", problem))
+    Some(ConfigIssue::new(ValueSource::Environment(Arc::from(name)), "", problem))
 }
 
 fn has_prefix(name: &str) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
-fn parse_set(argument: &str) -> Result<Node, Finding> {
+fn parse_set(argument: &str) -> Result<Node, ConfigIssue> {
     let Some((key, value)) = argument.split_once('=') else {
         // The argument could contain a secret after a mistyped `=`, so only the part that looks like a key is shown.
         let end = argument.find(|c: char| !is_key_character(c)).unwrap_or(argument.len());
         let problem = format!("{} is not KEY=VALUE, such as ttl=5m", quoted(&argument[..end]));
-        return Err(Finding::new(ValueSource::Set, "", problem));
+        return Err(ConfigIssue::new(ValueSource::Set, "", problem));
     };
     let levels: Vec<&str> = key.split('.').map(str::trim).collect();
     nest(&levels, &ValueSource::Set, parse_value(value, &ValueSource::Set)).ok_or_else(|| {
         let problem = format!("{} is not a dotted key such as origin.url", quoted(key));
-        Finding::new(ValueSource::Set, "", problem)
+        ConfigIssue::new(ValueSource::Set, "", problem)
     })
 }
 

@@ -16,7 +16,7 @@
 //! | what is restored at the start, and how is a kept snapshot found | `restore` |
 //! | what is kept, and until when; pins, exports, repairs | `retention` |
 //! | what does a switch add to the journal | `changes` |
-//! | what does a copy elsewhere lack | `places` |
+//! | what does a copy elsewhere lack | `checkpoints` |
 //! | which earlier snapshots are in memory | [`earlier`] |
 //! | how is a bundle, or a link of a chain, written | [`export`] |
 //! | how does a bundle become the newest snapshot | [`import`] |
@@ -29,11 +29,11 @@
 //! publishes, [`crate::server::admin`] rolls back, pins and imports, [`crate::edge::answer`] looks kept snapshots up.
 
 mod changes;
+mod checkpoints;
 pub(crate) mod earlier;
 pub(crate) mod export;
 pub(crate) mod follow;
 pub(crate) mod import;
-mod places;
 mod restore;
 mod retention;
 #[cfg(test)]
@@ -72,7 +72,7 @@ use earlier::EarlierSnapshots;
 /// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// `mirror.keep`, `mirror.keep_daily`; and `ttl`: older data is not fresh.
+    /// `mirror.keep`; and `ttl`: older data is not fresh.
     pub settings: Settings,
     /// Whether this server has an origin. Then an import never replaces newer data by older data.
     pub has_origin: bool,

@@ -5,7 +5,7 @@
 //! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
 //! | published snapshots, as trees of content-addressed blocks | [`record`], `block`, `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
-//! | details by listing id; what has changed since when | [`details`], [`places`] |
+//! | details by listing id; what has changed since when | [`details`], [`positions`] |
 //! | small blobs by name, the evidence on terms among them; those in files of their own | `state`, `beside` |
 //! | the file: its tables, its pages, a handle that survives failures, the repair | `database`, `backend`, `handle`, `repair` |
 //!
@@ -44,7 +44,7 @@ pub(crate) mod data_dir;
 pub(crate) mod details;
 pub(crate) mod error;
 pub(crate) mod files;
-pub(crate) mod places;
+pub(crate) mod positions;
 pub(crate) mod record;
 
 mod backend;
@@ -75,7 +75,7 @@ pub(crate) use files::nameless;
 #[cfg(test)]
 use garbage::Collected;
 pub(crate) use load::Verification;
-pub(crate) use places::{EpochPlace, Mark, MarkAt};
+pub(crate) use positions::{ChangePosition, Mark, MarkAt};
 pub(crate) use publish::{Arriving, WrittenAlong};
 pub(crate) use record::SnapshotRecord;
 pub use repair::{Healed, salvage};
@@ -102,7 +102,7 @@ pub struct Store {
     /// Held while snapshots are published or collected, so that no block is dropped that a publication needs. Taken after
     /// the writer of [`crate::data::snapshots`] and before the locks of the handle.
     publishing: Mutex<Publishing>,
-    /// The number of the epoch that begins when a place is next given: see [`places`].
+    /// The number of the epoch that begins when a place is next given: see [`positions`].
     epoch: AtomicU64,
     /// Keeps the data directory locked for as long as the store is open.
     lock: Arc<data_dir::Lock>,

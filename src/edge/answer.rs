@@ -24,10 +24,10 @@ use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic};
 use crate::edge::dumps::Dumps;
-use crate::edge::limit::unread::{Slow, Unread};
+use crate::edge::limit::backlog::{Backlog, Slow};
 use crate::edge::limit::{Decision, Wish};
 use crate::edge::proxy::Proxy;
-use crate::edge::proxy::question::{PassError, Passed};
+use crate::edge::proxy::request::{ProxyAnswer, ProxyError};
 use crate::protocol::cache_status::CacheOutcome;
 use crate::protocol::coding::Coding;
 use crate::protocol::hops::Caller;
@@ -96,7 +96,7 @@ pub(crate) struct RequestInfo {
 impl Responder {
     /// Decides on a request, and makes the answer if the origin does not, as soon as the client has read enough of its
     /// others. Fails if it does not in time.
-    pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>, unread: &Unread) -> Result<Decided, Slow> {
+    pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>, unread: &Backlog) -> Result<Decided, Slow> {
         let InForce { rules, constant_headers } = in_force;
         let (began, mut now) = self.clock.read();
         let incoming = Incoming::read(view, rules);
@@ -197,19 +197,19 @@ impl Responder {
         limit: Decision,
         info: &mut RequestInfo,
         proxy: &Proxy,
-        passed: Result<Passed, PassError>,
+        passed: Result<ProxyAnswer, ProxyError>,
     ) -> Answer {
         let asked = Asked { conditional: true, passes: true, ..Asked::of(method, headers, limit, self.clock.now()) };
         let constant_headers = &self.in_force.load().constant_headers;
         let mut answer = match passed {
-            Ok(Passed::Stored { stored, outcome }) => {
+            Ok(ProxyAnswer::Stored { stored, outcome }) => {
                 constant_headers.stored(asked, &stored, outcome, self.clock.now_mono())
             }
-            Ok(Passed::Streamed { head, body, outcome }) => {
+            Ok(ProxyAnswer::Streamed { head, body, outcome }) => {
                 constant_headers.streamed(asked, head.status, &head.fields, body, outcome)
             }
-            Err(PassError::OnlyIfCached) => constant_headers.problem(asked, &Problem::only_if_cached()),
-            Err(PassError::Ask(error)) => constant_headers.problem(asked, &failed(&error)),
+            Err(ProxyError::OnlyIfCached) => constant_headers.problem(asked, &Problem::only_if_cached()),
+            Err(ProxyError::Ask(error)) => constant_headers.problem(asked, &failed(&error)),
         };
         for name in [LOCATION, CONTENT_LOCATION] {
             answer.fields.replace(&name, |value| proxy.leads_here(value));

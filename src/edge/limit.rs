@@ -15,10 +15,10 @@
 //! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole. Callers:
 //! [`crate::edge::answer::admit`], before method and path; [`crate::edge::shared_limit`].
 
+pub(crate) mod backlog;
 pub(crate) mod refused;
 mod slots;
 mod table;
-pub(crate) mod unread;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};

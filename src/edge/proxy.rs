@@ -53,7 +53,7 @@ mod decision;
 mod demand;
 mod fetch;
 mod judged;
-pub(crate) mod question;
+pub(crate) mod request;
 pub(crate) mod spool;
 mod streamed;
 
@@ -83,7 +83,7 @@ use crate::tasks::single_flight::SingleFlight;
 use decision::{Facts, Step};
 use demand::WantedFlights;
 use fetch::Fetch;
-use question::{Endpoint, FetchOutcome, Flight, PassError, Passed, Question, names, selectable, wants_part};
+use request::{Endpoint, FetchOutcome, Flight, ProxyAnswer, ProxyError, ProxyRequest, names, selectable, wants_part};
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
@@ -188,17 +188,19 @@ impl Proxy {
         after: Option<WallTime>,
         client: &Caller,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        match self.ask(Question::known(path, rewrites, spare, after, client), None).await {
-            Ok(Passed::Stored { stored, outcome }) => Ok((stored, outcome)),
-            Err(PassError::Ask(error)) => Err(error),
+        match self.ask(ProxyRequest::known(path, rewrites, spare, after, client), None).await {
+            Ok(ProxyAnswer::Stored { stored, outcome }) => Ok((stored, outcome)),
+            Err(ProxyError::Ask(error)) => Err(error),
             // Never: an answer of a known endpoint is read whole, and a client's directives do not count there.
-            Ok(Passed::Streamed { .. }) | Err(PassError::OnlyIfCached) => Err(AskError::nonsense(path, "a stream")),
+            Ok(ProxyAnswer::Streamed { .. }) | Err(ProxyError::OnlyIfCached) => {
+                Err(AskError::nonsense(path, "a stream"))
+            }
         }
     }
 
     /// Answers a request; `interim` receives interim answers of the origin. If the origin gives no answer, a stored
     /// answer may stand in.
-    pub async fn ask(&self, question: Question, interim: Option<Listener>) -> Result<Passed, PassError> {
+    pub async fn ask(&self, question: ProxyRequest, interim: Option<Listener>) -> Result<ProxyAnswer, ProxyError> {
         if !matches!(question.method, Method::GET | Method::HEAD) {
             return Ok(self.forward(question, interim).await?);
         }
@@ -231,17 +233,17 @@ impl Proxy {
             resting: || inner.failures.resting(&key, now),
         };
         let (why, alone) = match facts.next() {
-            Step::Serve(stored) => return Ok(Passed::hit(stored, now)),
+            Step::Serve(stored) => return Ok(ProxyAnswer::hit(stored, now)),
             Step::ServeWhileRevalidating(stored) => {
                 self.refresh(&question, key, names(variants.as_deref()), &selectable, &stored);
-                return Ok(Passed::hit(stored, now));
+                return Ok(ProxyAnswer::hit(stored, now));
             }
             Step::StandIn(stored) => {
                 self.refresh(&question, key, names(variants.as_deref()), &selectable, &stored);
-                return Ok(Passed::stale(stored, None));
+                return Ok(ProxyAnswer::stale(stored, None));
             }
             Step::Rest(error) => return self.stale_or(question.is_known(), kept, error),
-            Step::Nothing => return Err(PassError::OnlyIfCached),
+            Step::Nothing => return Err(ProxyError::OnlyIfCached),
             Step::Fetch { why, alone } => (why, alone),
         };
         let why: Reason = match why {
@@ -268,14 +270,14 @@ impl Proxy {
     }
 
     /// Whether newer data is known than when a cached answer was asked for.
-    fn is_outdated(&self, question: &Question, stored: &Stored, now: Monotonic) -> bool {
+    fn is_outdated(&self, question: &ProxyRequest, stored: &Stored, now: Monotonic) -> bool {
         let Endpoint::Known { after: Some(after), .. } = question.endpoint else { return false };
         let held_ms = i64::try_from(now.since(stored.arrived).as_millis()).unwrap_or(i64::MAX);
         let since_ms = self.0.clock.now_wall().millis_since(after);
         since_ms >= 0 && held_ms > since_ms
     }
 
-    fn asker_of(&self, question: &Question) -> Asker {
+    fn asker_of(&self, question: &ProxyRequest) -> Asker {
         let trail = match &question.endpoint {
             Endpoint::Known { trail, .. } => trail.clone(),
             // The fields carry it.
@@ -285,7 +287,7 @@ impl Proxy {
     }
 
     /// The room for answers that are streamed to a client.
-    fn room_of(&self, question: &Question) -> Room {
+    fn room_of(&self, question: &ProxyRequest) -> Room {
         let origin = self.0.upstream.origin();
         let household = (!question.for_many).then(|| origin.budget().household(question.client));
         origin.room().for_streams(household)

@@ -32,7 +32,7 @@ use crate::edge::answer::compose::Answer;
 use crate::edge::answer::{RequestInfo, Responder};
 use crate::edge::limit::Decision;
 use crate::edge::proxy::Proxy;
-use crate::edge::proxy::question::{Endpoint, Question};
+use crate::edge::proxy::request::{Endpoint, ProxyRequest};
 use crate::origin::wire::Interim;
 use crate::protocol::caching::end_to_end;
 use crate::protocol::framing::MOST_INTERIM;
@@ -75,7 +75,7 @@ impl Public {
         let Ok(body) = tokio::time::timeout(BODY_DEADLINE, incoming.body()).await else { return Err(Broken) };
         let body = body?;
         let client = info.client;
-        let question = Question {
+        let question = ProxyRequest {
             method: method.clone(),
             target,
             fields: fields.clone(),

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Monotonic, WallTime, ceil_seconds};
-use crate::config::{Settings, StoreUrl};
+use crate::config::{RedisUrl, Settings};
 use crate::data::cache::recent::Recent;
 use crate::edge::limit::{ClientKey, Decision, Limiter, Wish};
 use crate::telemetry::findings::{Finding, Kind};
@@ -75,7 +75,7 @@ struct Alone {
 pub struct SharedLimit {
     local: Arc<Limiter>,
     clock: Clock,
-    store: StoreUrl,
+    store: RedisUrl,
     /// `rate_limit.store_timeout` and `rate_limit.store_password_file`, which a reload can change.
     settings: Settings,
     /// Tells the ids of this process from others.
@@ -97,7 +97,7 @@ pub struct SharedLimit {
 
 impl SharedLimit {
     /// A window that is not connected yet: [`Self::run`] connects. `local` counts for this process.
-    pub(crate) fn new(local: Arc<Limiter>, store: StoreUrl, settings: Settings, clock: Clock) -> Self {
+    pub(crate) fn new(local: Arc<Limiter>, store: RedisUrl, settings: Settings, clock: Clock) -> Self {
         let alone = Alone { why: Lost::NotYet, since: clock.now_wall() };
         Self {
             local,
@@ -135,7 +135,7 @@ impl SharedLimit {
     }
 
     /// The store, without its password.
-    pub(crate) fn store(&self) -> &StoreUrl {
+    pub(crate) fn store(&self) -> &RedisUrl {
         &self.store
     }
 

@@ -1,6 +1,6 @@
 //! The names of objects in an object store, below its prefix. Nothing else is ever read, written or removed.
 //!
-//! Pure. Callers: [`super::head`] and [`super::prefix`].
+//! Pure. Callers: [`super::head`] and [`super::bundle_store`].
 
 use std::fmt;
 

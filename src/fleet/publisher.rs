@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 
+use super::bundle_store::{BundleStore, BundleStoreError};
 use super::head::is_ahead;
-use super::prefix::{Prefix, PrefixError};
 use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::config::{Config, PublishConfig};
@@ -66,7 +66,7 @@ pub(crate) struct Publisher {
     others: TrustedKeys,
     /// Where bundles are written before they are sent.
     data_dir: PathBuf,
-    place: Prefix,
+    place: BundleStore,
     snapshots: Snapshots,
     details: Details,
     clock: Clock,
@@ -111,17 +111,17 @@ impl Publisher {
         details: Details,
         clock: Clock,
         status: PublishStatus,
-    ) -> Result<Option<Self>, PrefixError> {
+    ) -> Result<Option<Self>, BundleStoreError> {
         let PublishConfig { url, options, proxy, .. } = &config.publish;
         let Some(url) = url else { return Ok(None) };
-        let place = Prefix::open(url, options, proxy)?;
+        let place = BundleStore::open(url, options, proxy)?;
         Ok(Some(Self::over(place, &url.to_string(), config, others, snapshots, details, clock, status)))
     }
 
     /// The same over a place. `url`: how it is named.
     #[expect(clippy::too_many_arguments, reason = "all that a publisher has")]
     fn over(
-        place: Prefix,
+        place: BundleStore,
         url: &str,
         config: &Config,
         others: TrustedKeys,

@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use url::Url;
 
+use super::bundle_store::{BundleStore, BundleStoreError, UpdateVersion};
 use super::head::{self, Head};
 use super::keys::ObjectKey;
-use super::prefix::{Prefix, PrefixError, UpdateVersion};
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::Settings;
@@ -57,7 +57,7 @@ struct Newest {
 }
 
 pub(crate) struct Follower {
-    pub place: Prefix,
+    pub place: BundleStore,
     /// Where downloaded files go.
     pub data_dir: PathBuf,
     /// The largest bundle, in bytes.
@@ -184,8 +184,8 @@ impl Follower {
         let known = self.state.newest.as_ref().filter(|newest| newest.is_settled).map(|newest| &newest.version);
         let found = self.place.read(&ObjectKey::Head, head::MOST_BYTES, known).await;
         let found = found.map_err(|error| match error {
-            PrefixError::Missing(_) => FollowError::NoHead,
-            error => FollowError::Prefix(error),
+            BundleStoreError::Missing(_) => FollowError::NoHead,
+            error => FollowError::BundleStore(error),
         })?;
         self.status.lock().facts.last_poll = self.clock.now_wall().rfc3339();
         let before = self.state.newest.take();

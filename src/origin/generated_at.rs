@@ -65,11 +65,11 @@ pub enum AnswerClass {
     Details,
 }
 
-/// How many places there are.
-const PLACES: usize = 5;
+/// How many classes there are.
+const CLASSES: usize = 5;
 
 impl AnswerClass {
-    /// The place of a canonical path and query.
+    /// The class of a canonical path and query.
     pub fn of(path: &str) -> Self {
         match Route::of(path.split('?').next().unwrap_or(path)) {
             Route::Taxonomy(kind) => Self::Taxonomy(kind),
@@ -78,7 +78,7 @@ impl AnswerClass {
         }
     }
 
-    /// Its number, below [`PLACES`].
+    /// Its number, below [`CLASSES`].
     pub const fn index(self) -> usize {
         match self {
             Self::Lists => 0,
@@ -97,7 +97,7 @@ impl AnswerClass {
     }
 }
 
-/// What the stamps of one place have shown.
+/// What the stamps of one class have shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum StampBehaviour {
     /// Nothing yet.
@@ -110,7 +110,7 @@ pub(crate) enum StampBehaviour {
 }
 
 named! {
-    /// How the latest stamp of a place is read; the words of `/status`.
+    /// How the latest stamp of a class is read; the words of `/status`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum StampUse, as_str {
         /// It is used as the time of the answer.
@@ -150,7 +150,7 @@ pub struct Dated {
     pub is_aged: bool,
 }
 
-/// What is known of one place.
+/// What is known of one class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     pulse: StampBehaviour,
@@ -212,7 +212,7 @@ fn bound(cache_ttl: Duration) -> Duration {
 
 /// Where silent caches were seen, one bit for each [`AnswerClass`]. Relaxed everywhere: nothing else is read by these bits.
 #[derive(Debug, Default)]
-struct SilentPlaces {
+struct SilentClasses {
     certain: AtomicU8,
     /// Only a stamp says so; it may turn out to stand still.
     by_stamp: AtomicU8,
@@ -220,11 +220,11 @@ struct SilentPlaces {
     is_updating: AtomicBool,
 }
 
-/// What was learned of all places; cheap to clone.
+/// What was learned of all classes; cheap to clone.
 #[derive(Clone)]
 pub struct StampWatch {
-    known: Arc<Mutex<[Known; PLACES]>>,
-    silent: Arc<SilentPlaces>,
+    known: Arc<Mutex<[Known; CLASSES]>>,
+    silent: Arc<SilentClasses>,
     /// When an answer last had an `Age`, in milliseconds by our clock.
     aged_ms: Arc<AtomicI64>,
     /// Whether one `Last-Modified` came with two bodies.
@@ -278,28 +278,28 @@ impl StampWatch {
     }
 
     /// An answer without `Age` turned out to be an old copy.
-    pub fn saw_silent_copy(&self, place: AnswerClass) {
-        if self.silent.certain.fetch_or(1 << place.index(), Ordering::Relaxed) == 0 {
-            let (place, cache_ttl_seconds) = (place.as_str(), self.cache_ttl.as_secs());
-            tracing::info!(place, cache_ttl_seconds, "a cache in front of the origin sends old copies without Age");
+    pub fn saw_silent_copy(&self, class: AnswerClass) {
+        if self.silent.certain.fetch_or(1 << class.index(), Ordering::Relaxed) == 0 {
+            let (class, cache_ttl_seconds) = (class.as_str(), self.cache_ttl.as_secs());
+            tracing::info!(class, cache_ttl_seconds, "a cache in front of the origin sends old copies without Age");
         }
     }
 
     /// Dates an answer with this body, and learns from it. `text` is `None` for a 304, which has no body.
-    pub fn date(&self, place: AnswerClass, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
+    pub fn date(&self, class: AnswerClass, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
         let sent = answer.by_header();
         let (sent_ms, received_ms) = (answer.sent_ms(), answer.received.as_millis());
         let stamp = text.and_then(stamp);
-        let seen = stamp.map(|stamp| (stamp, self.read(place, stamp, answer, before)));
+        let seen = stamp.map(|stamp| (stamp, self.read(class, stamp, answer, before)));
         let used = seen.filter(|(_, (reading, _))| *reading == StampUse::Used);
         let claimed_ms = used.map_or(sent_ms, |(stamp, _)| answer.kept_ms(stamp.min(sent)));
         let moves = used.is_some_and(|(_, (_, pulse))| pulse == StampBehaviour::Moves);
         let latest_ms = if moves { claimed_ms } else { sent_ms };
         let is_older = sent_ms.saturating_sub(claimed_ms) > GRAIN_MS;
         let may_be_silent = answer.may_be_a_silent_copy();
-        let bit = 1 << place.index();
+        let bit = 1 << class.index();
         if may_be_silent && says_copy(&answer.headers) {
-            self.saw_silent_copy(place);
+            self.saw_silent_copy(class);
         } else if may_be_silent && is_older {
             self.silent.by_stamp.fetch_or(bit, Ordering::Relaxed);
         } else if seen.is_some_and(|(_, (reading, _))| matches!(reading, StampUse::StandsStill | StampUse::TooOld)) {
@@ -331,7 +331,7 @@ impl StampWatch {
         let by_age_ms = answer.stamps.age.map(|age| i64::from(age) * 1000);
         self.compare_with_ttl(by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
         let is_aged = said_age || is_older || is_late || undated;
-        if is_aged && place != AnswerClass::Details {
+        if is_aged && class != AnswerClass::Details {
             let age_ms = u64::try_from(by_origin_ms.saturating_sub(until_ms)).unwrap_or(0);
             self.status.saw_copy(Duration::from_millis(age_ms));
         }
@@ -341,20 +341,20 @@ impl StampWatch {
     /// Reads a stamp, and shows in `/status` what it is worth.
     fn read(
         &self,
-        place: AnswerClass,
+        class: AnswerClass,
         stamp: WallTime,
         answer: &Answer,
         before: Option<Before>,
     ) -> (StampUse, StampBehaviour) {
         let sent = answer.by_header();
         let mut known = self.known.lock();
-        let own = &mut known[place.index()];
+        let own = &mut known[class.index()];
         let reading = own.see(stamp, [sent, answer.stamps.date.unwrap_or(sent)], before, self.cache_ttl);
         let (news, pulse) = (own.reading.replace(reading) != Some(reading), own.pulse);
         // Before the status, which has a lock of its own.
         drop(known);
         if news {
-            self.status.update(|picture| picture.stamps.insert(place.as_str(), reading.as_str()));
+            self.status.update(|picture| picture.stamps.insert(class.as_str(), reading.as_str()));
         }
         (reading, pulse)
     }

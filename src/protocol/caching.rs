@@ -135,7 +135,7 @@ pub struct Exchange {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct Freshness {
     /// How long it is fresh, counted in age; at most 2^31 seconds.
     pub lifetime: Duration,
     /// Its age when it was received (`corrected_initial_age`, RFC 9111 §4.2.3); at most 2^31 seconds.
@@ -150,7 +150,7 @@ pub struct Terms {
     pub stale_if_error: Option<Duration>,
 }
 
-impl Terms {
+impl Freshness {
     /// Reads the terms. `default_lifetime` is the operator's for a known endpoint (and status); it counts if the origin
     /// states no lifetime and a cache may guess one.
     pub fn of(
@@ -278,7 +278,7 @@ impl Reuse {
 /// How an answer of this age serves the request.
 ///
 /// A request's `no-store` does not matter here: it forbids storing, not using (RFC 9111 §5.2.1.5).
-pub fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
+pub fn reuse(terms: &Freshness, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
     let request = if policy.known { RequestDirectives::default() } else { *request };
     if terms.always_validate {
         return Reuse::Validate(ValidationReason::NoCache);
@@ -312,7 +312,7 @@ pub fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: 
 ///
 /// DEVIATION: on known endpoints `s-maxage` does not forbid it, although RFC 9111 §5.2.2.10 gives it the meaning of
 /// `proxy-revalidate`: origins use it as a lifetime for CDNs, and an API that is down helps nobody.
-pub(crate) fn may_stand_in(terms: &Terms, age: Duration, policy: &Policy) -> bool {
+pub(crate) fn may_stand_in(terms: &Freshness, age: Duration, policy: &Policy) -> bool {
     if terms.always_validate {
         return false;
     }
@@ -495,10 +495,10 @@ mod tests {
 
     const AT_ONCE: Exchange = Exchange { asked: NOW, received: NOW };
 
-    fn of(status: u16, pairs: &[(&str, &str)], default: Option<u64>) -> Terms {
+    fn of(status: u16, pairs: &[(&str, &str)], default: Option<u64>) -> Freshness {
         let headers = headers(pairs);
         let status = StatusCode::from_u16(status).unwrap();
-        Terms::of(status, &headers, &ResponseDirectives::of(&headers), AT_ONCE, default.map(Duration::from_secs))
+        Freshness::of(status, &headers, &ResponseDirectives::of(&headers), AT_ONCE, default.map(Duration::from_secs))
     }
 
     #[test]
@@ -585,7 +585,7 @@ mod tests {
         let waited = Exchange { asked: NOW.plus_seconds(-4), received: NOW };
         let back = Exchange { asked: NOW.plus_seconds(4), received: NOW };
         for (exchange, seconds) in [(waited, 14), (back, 10)] {
-            let terms = Terms::of(StatusCode::OK, &headers, &ResponseDirectives::default(), exchange, None);
+            let terms = Freshness::of(StatusCode::OK, &headers, &ResponseDirectives::default(), exchange, None);
             assert_eq!(terms.initial_age, Duration::from_secs(seconds));
         }
     }
@@ -612,7 +612,7 @@ mod tests {
             let exchange = Exchange { asked: WallTime::from_millis(asked), received: WallTime::from_millis(received) };
             let status = StatusCode::from_u16(status).unwrap();
             let default = default.map(Duration::from_secs);
-            let terms = Terms::of(status, &headers, &ResponseDirectives::of(&headers), exchange, default);
+            let terms = Freshness::of(status, &headers, &ResponseDirectives::of(&headers), exchange, default);
             prop_assert!(terms.lifetime <= MAX && terms.initial_age <= MAX);
             prop_assert!(terms.age(Duration::MAX) == Duration::MAX);
         }
@@ -629,10 +629,10 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn terms(control: &str) -> Terms {
+    fn terms(control: &str) -> Freshness {
         let headers = headers(&[("cache-control", control)]);
         let exchange = Exchange { asked: NOW, received: NOW };
-        Terms::of(StatusCode::OK, &headers, &ResponseDirectives::of(&headers), exchange, None)
+        Freshness::of(StatusCode::OK, &headers, &ResponseDirectives::of(&headers), exchange, None)
     }
 
     fn reusing(control: &str, age: u64, request: &str, policy: &Policy) -> Reuse {
@@ -741,8 +741,8 @@ mod tests {
     prop_compose! {
         fn any_terms()(
             times in any::<[u16; 2]>(), flags in any::<[bool; 3]>(), graces in any::<[Option<u16>; 2]>(),
-        ) -> Terms {
-            Terms {
+        ) -> Freshness {
+            Freshness {
                 lifetime: seconds(times[0].into()),
                 initial_age: seconds(times[1].into()),
                 always_validate: flags[0],

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::data::bundle::signature::{SignatureError, TrustedKeys};
 use crate::data::store::DataDir;
-use crate::fleet::prefix::Prefix;
+use crate::fleet::bundle_store::BundleStore;
 use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::status::ReplicaStatus;
@@ -38,7 +38,7 @@ pub(super) fn follower(
     clock: &Clock,
 ) -> Result<Option<Follower>, AppError> {
     let Some(url) = &config.replica.url else { return Ok(None) };
-    let place = Prefix::open(url, &config.replica.options, &config.replica.proxy)
+    let place = BundleStore::open(url, &config.replica.options, &config.replica.proxy)
         .map_err(|why| AppError::ObjectStore { key: "replica.options", why: why.to_string() })?;
     let status = ReplicaStatus::default();
     {

@@ -26,7 +26,7 @@ use grandstand::data::snapshot::journal::codec;
 use grandstand::data::store::{DataDir, Store, StoreError, salvage};
 use grandstand::edge::serve::request_head;
 use grandstand::fleet::head::Head;
-use grandstand::protocol::caching::{self, Exchange, Policy, RequestDirectives, ResponseDirectives, Terms};
+use grandstand::protocol::caching::{self, Exchange, Freshness, Policy, RequestDirectives, ResponseDirectives};
 use grandstand::protocol::client_address::{ClientIpConfig, resolve};
 use grandstand::protocol::precondition::EntityTag;
 use grandstand::protocol::proxy_protocol::{self, Header};
@@ -200,7 +200,7 @@ fn cache_control(bytes: &[u8]) {
     let exchange = Exchange { asked: now, received: now };
     let policy = Policy { known: false, stale_while_revalidate: Duration::ZERO, stale_if_error: Duration::ZERO };
     for status in [StatusCode::OK, StatusCode::NOT_FOUND, StatusCode::BAD_GATEWAY] {
-        let terms = Terms::of(status, &answer, &ResponseDirectives::of(&answer), exchange, None);
+        let terms = Freshness::of(status, &answer, &ResponseDirectives::of(&answer), exchange, None);
         let (lifetime, age) = (terms.lifetime, terms.age(Duration::from_secs(60)));
         let _reuse = caching::reuse(&terms, age, &RequestDirectives::of(&request), &policy);
         // RFC 9111 section 1.2.2 caps both.

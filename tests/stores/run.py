@@ -13,7 +13,7 @@
               which takes a quarter of an hour and a GB of disk
 
 Installs what is missing below target/stores, starts each store on a free port with its data in a temporary directory, makes
-a bucket, and runs the tests of `tests/wire/fleet/stores.rs` and `src/fleet/prefix/tests/real.rs`. Everything runs on
+a bucket, and runs the tests of `tests/wire/fleet/stores.rs` and `src/fleet/bundle_store/tests/real.rs`. Everything runs on
 127.0.0.1 and is stopped at the end.
 
 Exit codes: 0 all well, 1 not, 69 a store cannot be installed (the others were tried). Needs cargo; node and npm for the stores
@@ -265,7 +265,7 @@ STORES = {"azurite": azurite, "s3rver": s3rver, "moto": moto, "garage": garage}
 def test(environment, words):
     """Runs the tests of places, and those of fleets."""
     well = True
-    for target, module in [(["--lib"], "fleet::prefix::tests::real"), (["--test", "wire"], "fleet::stores")]:
+    for target, module in [(["--lib"], "fleet::bundle_store::tests::real"), (["--test", "wire"], "fleet::stores")]:
         command = ["cargo", "test", "--locked", *target, "--", "--ignored", module]
         # Words are parts of names of tests.
         if words:

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::atomic_file::{AtomicFile, remove};
 use super::{in_file, not_done, told, what};
 use crate::api::route::DumpKind;
-use crate::cli::target::Named;
+use crate::cli::target::ServerArgs;
 use crate::cli::terminal::{Output, bytes_bar, say, start_log, tell};
 use crate::cli::{Failure, FileError, needs_snapshots};
 use crate::clock::WallTime;
@@ -29,7 +29,7 @@ use crate::words::counted;
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
     /// File to write; an existing file is replaced
     ///
     /// `-` is standard output; not possible for a bundle.

@@ -12,7 +12,7 @@ use clap::Args;
 use super::{UnreadBundle, not_done, signature, signed, told};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
-use crate::cli::target::Named;
+use crate::cli::target::ServerArgs;
 use crate::cli::terminal::{say, start_log, tell};
 use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
@@ -31,7 +31,7 @@ const OLD: u32 = 30 * 86_400;
 #[derive(Debug, Args)]
 pub(super) struct Import {
     #[command(flatten)]
-    server: Named,
+    server: ServerArgs,
     /// Import even if newer data was imported before
     ///
     /// Later imports are compared with this bundle, and no longer with the newer data. A mirror still refuses data

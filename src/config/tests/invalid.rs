@@ -1,6 +1,6 @@
 //! Invalid values: every key refuses them by its name, and all errors come at once.
 
-use super::super::{Config, Finding};
+use super::super::{Config, ConfigIssue};
 use super::problems;
 
 /// A key, a value as TOML, and a part of the message.
@@ -264,7 +264,7 @@ fn what_is_probably_not_meant_is_a_warning() {
     ];
     for (text, want) in cases {
         let loaded = Config::from_text(text).unwrap();
-        let got: Vec<&str> = loaded.warnings.iter().map(Finding::key).collect();
+        let got: Vec<&str> = loaded.warnings.iter().map(ConfigIssue::key).collect();
         assert_eq!(got, want, "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::values::Written;
-use super::super::{Config, Finding, Loaded, Use};
+use super::super::{Config, ConfigIssue, Loaded, Use};
 use super::{declarations, needed, set, with_another};
 
 /// Every key with a default, as the manual gives it.
@@ -227,7 +227,7 @@ fn each_shipped_file_loads_and_has_its_use() {
             Use::Replica => Some("replica.url"),
             Use::Offline => None,
         };
-        assert_eq!(warnings.iter().map(Finding::key).collect::<Vec<_>>(), Vec::from_iter(key), "{warnings:?}");
+        assert_eq!(warnings.iter().map(ConfigIssue::key).collect::<Vec<_>>(), Vec::from_iter(key), "{warnings:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::api::hash::ContentHash;
 use crate::clock::Monotonic;
-use crate::protocol::caching::{OneLanguage, Selecting, Terms};
+use crate::protocol::caching::{Freshness, OneLanguage, Selecting};
 use crate::protocol::coding::Coding;
 use crate::protocol::precondition::EntityTag;
 
@@ -205,7 +205,7 @@ pub struct Stored {
     /// The origin's `Last-Modified`, to revalidate with.
     pub last_modified: Option<HeaderValue>,
     /// How long it may be used, and how.
-    pub terms: Terms,
+    pub terms: Freshness,
     /// Which requests it answers.
     pub selecting: Selecting,
     /// It also answers requests that want this language most, if nothing stored answers them exactly.

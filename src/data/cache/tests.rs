@@ -1,7 +1,7 @@
 //! Contents of the cache: what enters it, stays in it, and leaves it.
 
 use super::*;
-use crate::protocol::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary};
+use crate::protocol::caching::{Exchange, Freshness, ResponseDirectives, Selecting, Vary};
 use coded::Coded;
 use http::{HeaderMap, StatusCode};
 
@@ -10,7 +10,7 @@ fn answer(body: &'static str) -> Arc<Stored> {
     let (fields, exchange) = (HeaderMap::new(), Exchange { asked: now, received: now });
     Arc::new(Stored {
         status: StatusCode::OK,
-        terms: Terms::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
+        terms: Freshness::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
         selecting: Selecting::of(&Vary::NOTHING, &fields),
         language: None,
         fields,

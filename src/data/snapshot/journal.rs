@@ -6,7 +6,7 @@
 //! changed: a client fetches it once more and misses nothing. A listing that only moves in the order has not changed.
 //!
 //! [`codec`] writes and reads entries as bytes. Callers: [`crate::data::snapshots`] keeps it, [`crate::edge::answer`]
-//! shows it, [`crate::fleet`] sends it.
+//! and [`crate::edge::dumps`] show it, [`crate::fleet`] sends it.
 
 pub mod codec;
 

@@ -19,7 +19,7 @@ use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshot::verdicts::table::Told;
-use crate::data::store::{DetailMeta, DetailRecord, EpochPlace, ExportedDetail, StoreError};
+use crate::data::store::{ChangePosition, DetailMeta, DetailRecord, ExportedDetail, StoreError};
 
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
@@ -44,7 +44,7 @@ pub enum ExportError {
 type Known = Vec<ExportedDetail>;
 
 /// What a delta builds on, and up to where its holder has the changes of details; outer `None`: his details are unknown.
-type Base<'a> = (&'a Dataset, Option<Option<EpochPlace>>);
+type Base<'a> = (&'a Dataset, Option<Option<ChangePosition>>);
 
 /// How many details of a data set there are.
 type Count<'a> = &'a dyn Fn(&Dataset) -> Counts;
@@ -76,7 +76,7 @@ pub struct Exported {
     pub written: Written,
     base: Option<SnapshotId>,
     /// A holder of the base and this bundle certainly has all changes of details before this place; `None`: none.
-    pub(crate) place: Option<EpochPlace>,
+    pub(crate) place: Option<ChangePosition>,
     /// Whether the export of the base was recorded.
     pub is_exact: bool,
     /// Whether every detail could be read.
@@ -116,7 +116,7 @@ impl Snapshots {
         &self,
         out: &mut File,
         served: &Snapshot,
-        base: Option<(&SnapshotId, Option<EpochPlace>)>,
+        base: Option<(&SnapshotId, Option<ChangePosition>)>,
         keeps_evidence: bool,
         count: Count<'_>,
     ) -> Result<Exported, ExportError> {
@@ -275,7 +275,7 @@ impl Snapshots {
         &self,
         dataset: &Dataset,
         base: &Dataset,
-        since: Option<EpochPlace>,
+        since: Option<ChangePosition>,
         lost: &Lost,
     ) -> Result<Known, ExportError> {
         /// Their metadata takes some hundred bytes each.
@@ -297,7 +297,7 @@ impl Snapshots {
     }
 
     /// What a holder of the chain lacks of the details of a published snapshot, with which the chain ends.
-    pub(crate) fn unsent_details(&self, served: &Snapshot, end: Option<EpochPlace>) -> Result<Unsent, StoreError> {
+    pub(crate) fn unsent_details(&self, served: &Snapshot, end: Option<ChangePosition>) -> Result<Unsent, StoreError> {
         let Some(mut ids) = self.store().details_since(end)? else { return Ok(Unsent::Others) };
         ids.retain(|id| served.dataset.position(*id).is_some());
         let journal = self.journal();

@@ -12,7 +12,7 @@ use crate::config::MirrorConfig;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::meta::SnapshotMeta;
-use crate::data::store::{EpochPlace, Healed, MarkAt, SnapshotRecord, States, StoreError};
+use crate::data::store::{ChangePosition, Healed, MarkAt, SnapshotRecord, States, StoreError};
 
 /// How many exports can be the base of a delta.
 const EXPORTS: usize = 3;
@@ -119,7 +119,7 @@ impl Snapshots {
         &self,
         id: &SnapshotId,
         base: Option<&SnapshotId>,
-        place: Option<EpochPlace>,
+        place: Option<ChangePosition>,
     ) -> Result<(), SnapshotsError> {
         let mut change = self.change();
         // A delta needs a kept base.

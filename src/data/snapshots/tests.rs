@@ -1,7 +1,7 @@
 //! The snapshots' promises, on a real store.
 
+mod checkpoints;
 mod imports;
-mod places;
 
 use bytes::Bytes;
 

@@ -2,7 +2,7 @@
 //!
 //! A detail takes the next place when it arrives and whenever others see a change; a mere confirmation leaves it where it
 //! is. So new details share the last pages, whatever their ids: if they lay by id, each would rewrite two pages of its own.
-//! And what has changed since a place ([`super::places`]) is what lies from there on. Many are read ahead, and in the
+//! And what has changed since a place ([`super::positions`]) is what lies from there on. Many are read ahead, and in the
 //! order of the file, in which neighbours share a page: each by itself takes several times as long.
 //!
 //! Callers: [`crate::mirror`] writes batches of them, [`crate::edge::answer`] reads single ones,
@@ -14,7 +14,7 @@ use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata,
 use super::coding::{self, Packer, Reader, damaged, unpack};
 use super::database::{self, Sealed};
 use super::error::{Fault, StoreError};
-use super::{MAX_BODY, Store, places, record};
+use super::{MAX_BODY, Store, positions, record};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
@@ -170,7 +170,7 @@ impl Store {
         }
         let needed = details.iter().map(|(_, detail)| detail.body.len() as u64 + (9 << 10)).sum();
         self.handle.write(needed, |transaction| {
-            places::begin_epoch(transaction, self.epoch())?;
+            positions::begin_epoch(transaction, self.epoch())?;
             write_all(transaction, Box::new(details.iter().cloned().map(Ok)), &|_, _, _| false)
         })
     }
@@ -300,7 +300,7 @@ pub(super) struct Writer<'t> {
 impl<'t> Writer<'t> {
     pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, Fault> {
         let metas = transaction.open_table(database::DETAIL_META)?;
-        let next = places::next(&metas, &transaction.open_table(database::META)?)?;
+        let next = positions::next(&metas, &transaction.open_table(database::META)?)?;
         let places = transaction.open_table(database::DETAIL_PLACES)?;
         Ok(Self { tables: Tables { places, metas, bodies: transaction.open_table(database::DETAILS)? }, next })
     }

@@ -11,7 +11,7 @@ use super::details::{self, DetailStream};
 use super::error::{Fault, StoreError};
 use super::load::run_parallel;
 use super::record::{self, Blocks, SnapshotRecord};
-use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database, places};
+use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database, positions};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::data::snapshot::content::Content;
@@ -115,7 +115,7 @@ impl Store {
             let sealed = record::encode_meta(seq, meta)?;
             transaction.open_table(database::VERSION_META)?.insert(seq, sealed.as_slice())?;
             if let Some(details) = along.details {
-                places::begin_epoch(transaction, self.epoch())?;
+                positions::begin_epoch(transaction, self.epoch())?;
                 details::write_all(transaction, (details.stream)()?, details.stays)?;
             }
             along.states.write(transaction)?;

@@ -19,7 +19,7 @@ use super::database::Sealed;
 use super::error::{Fault, StoreError};
 use super::handle::Handle;
 use super::record::{self, SnapshotRecord};
-use super::{Store, block, coding, copies, database, details, files, places, state};
+use super::{Store, block, coding, copies, database, details, files, positions, state};
 use crate::data::snapshot::content::Content;
 use crate::data::snapshot::meta::SnapshotMeta;
 use crate::words::counted;
@@ -135,7 +135,7 @@ fn copy(
             copy_copies(&source, to)?;
             copy_state(&source, to, &whole)?;
             let details = copy_details(&source, to)?;
-            places::begin_epoch(to, target.epoch())?;
+            positions::begin_epoch(to, target.epoch())?;
             Ok((whole.len(), details))
         })?;
     }
@@ -277,7 +277,7 @@ fn copy_state(source: &Handle, to: &WriteTransaction, whole: &[u64]) -> Result<(
     let mut states = to.open_table(database::STATE)?;
     for (key, sealed) in reachable(source, database::STATE, |key| String::from(key))? {
         let is_of_lost = state::evidence_version(&key).is_some_and(|seq| !whole.contains(&seq));
-        if !is_of_lost && !places::is_of_places(&key) && is_whole(state::TABLE, key.as_bytes(), &sealed) {
+        if !is_of_lost && !positions::is_of_places(&key) && is_whole(state::TABLE, key.as_bytes(), &sealed) {
             states.insert(key.as_str(), sealed.as_slice())?;
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::{Fault, StoreError, unless_damaged};
-use super::places::{self, NewMark};
+use super::positions::{self, NewMark};
 use super::{MAX_BODY, Store, coding, database};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::membership::{Evidence, ListedTerm};
@@ -45,7 +45,7 @@ impl States {
     }
 
     pub(super) fn write(&self, transaction: &WriteTransaction) -> Result<(), Fault> {
-        places::write_marks(transaction, &self.marks)?;
+        positions::write_marks(transaction, &self.marks)?;
         if self.blobs.is_empty() {
             return Ok(());
         }

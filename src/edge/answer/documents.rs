@@ -20,7 +20,7 @@ use crate::data::snapshot::dataset::Unselected;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::store::DetailState;
 use crate::edge::limit::Decision;
-use crate::edge::limit::unread::Unread;
+use crate::edge::limit::backlog::Backlog;
 use crate::edge::pages::{DetailShown, MOST_SHOWN, Material, Pages, Unrendered};
 use crate::edge::search::NotSearched;
 use crate::edge::search::index::Hits;
@@ -115,7 +115,7 @@ impl Finder {
         mut wanted: WantedDocument,
         coding: Coding,
         client: IpAddr,
-        unread: &Unread,
+        unread: &Backlog,
     ) -> Result<Found, Problem> {
         let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted

@@ -20,8 +20,9 @@ use crate::tasks::single_flight::{Leader, Role};
 
 use super::Proxy;
 use super::fetch::Fetch;
-use super::question::{
-    FetchOutcome, Flight, PassError, Passed, Question, and_these, flight, for_everybody, is_failure, names, told,
+use super::request::{
+    FetchOutcome, Flight, ProxyAnswer, ProxyError, ProxyRequest, and_these, flight, for_everybody, is_failure, names,
+    told,
 };
 
 /// How often a client waits for the fetch of another client although the answer then does not fit its own request.
@@ -32,7 +33,7 @@ const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
 
 /// The next step of a client that waited for another's fetch.
 enum Turn {
-    Served(Result<Passed, PassError>),
+    Served(Result<ProxyAnswer, ProxyError>),
     /// It asks again: the fetch was lost.
     Again,
     /// It is judged by its own place in the queue: the client that began the fetch got no slot, or gave up earlier.
@@ -50,7 +51,7 @@ impl Proxy {
         mut fetch: Fetch,
         selectable: &HeaderMap,
         interim: Option<Listener>,
-    ) -> Result<Passed, PassError> {
+    ) -> Result<ProxyAnswer, ProxyError> {
         let (inner, known) = (&*self.0, fetch.question.is_known());
         let deadline = inner.clock.now_mono().plus(inner.config.wait);
         let left = || deadline.since(inner.clock.now_mono());
@@ -83,7 +84,7 @@ impl Proxy {
                 match timeout(PATIENCE_WITH_STALE, waiter.landed()).await {
                     // Here and below, giving up waiting ends no fetch: that runs in a task of its own.
                     Ok(landed) => landed,
-                    Err(_elapsed) => return Ok(Passed::stale(stored, None)),
+                    Err(_elapsed) => return Ok(ProxyAnswer::stale(stored, None)),
                 }
             } else {
                 // It may wait longer for its slot than this client; on the wire it needs the full timeout.
@@ -135,14 +136,14 @@ impl Proxy {
         at_hand: Option<Arc<Stored>>,
         selectable: &HeaderMap,
         interim: Option<Listener>,
-    ) -> Result<Passed, PassError> {
+    ) -> Result<ProxyAnswer, ProxyError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
         let cold = (known && at_hand.is_none()).then(|| fetch.clone());
         let started = self.start(fetch, Some(ticket), interim);
         let fetched = match at_hand {
             Some(stored) => match timeout(PATIENCE_WITH_STALE, started).await {
                 Ok(fetched) => fetched,
-                Err(_elapsed) => return Ok(Passed::stale(stored, None)),
+                Err(_elapsed) => return Ok(ProxyAnswer::stale(stored, None)),
             },
             None => started.await,
         };
@@ -176,7 +177,7 @@ impl Proxy {
         let forwarded = |fwd_status, stored| Forwarded { fwd_status, stored, collapsed: true };
         match landed {
             Some(FetchOutcome::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
-                Turn::Served(Ok(Passed::Stored { stored, outcome: (fetch.why)(forwarded(fwd_status, true)) }))
+                Turn::Served(Ok(ProxyAnswer::Stored { stored, outcome: (fetch.why)(forwarded(fwd_status, true)) }))
             }
             Some(FetchOutcome::Arriving { head, selecting, tap })
                 if selecting.matches(selectable)
@@ -184,7 +185,7 @@ impl Proxy {
             {
                 // Only the end shows whether it is stored.
                 let outcome = (fetch.why)(forwarded(head.status.as_u16(), false));
-                Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
+                Turn::Served(Ok(ProxyAnswer::Streamed { head, body: Some(body), outcome }))
             }
             // This answer is not for the request; what answers vary by is known now.
             Some(FetchOutcome::Kept(stored, _)) => {
@@ -216,7 +217,7 @@ impl Proxy {
         }
     }
 
-    pub(super) async fn alone(&self, fetch: Fetch, interim: Option<Listener>) -> Result<Passed, PassError> {
+    pub(super) async fn alone(&self, fetch: Fetch, interim: Option<Listener>) -> Result<ProxyAnswer, ProxyError> {
         let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
         let fetched = self.start(fetch, None, interim).await;
         self.served(known, kept, fetched)
@@ -225,7 +226,7 @@ impl Proxy {
     /// Fetches in the background what is served stale meanwhile, unless a fetch runs.
     pub(super) fn refresh(
         &self,
-        question: &Question,
+        question: &ProxyRequest,
         key: Key,
         names: Vec<HeaderName>,
         selectable: &HeaderMap,
@@ -248,11 +249,11 @@ impl Proxy {
         key: &Key,
         selectable: &HeaderMap,
         kept: Option<&Arc<Stored>>,
-    ) -> Option<Passed> {
+    ) -> Option<ProxyAnswer> {
         let (inner, now) = (&*self.0, self.0.clock.now_mono());
         let variants = inner.cache.stored(key)?;
         let stored = variants.select(selectable).filter(|stored| kept.is_none_or(|kept| !Arc::ptr_eq(kept, stored)))?;
-        self.is_usable(known, stored).then(|| Passed::hit(stored.clone(), now))
+        self.is_usable(known, stored).then(|| ProxyAnswer::hit(stored.clone(), now))
     }
 
     /// Whether an answer may be sent to further clients without a request to the origin.
@@ -265,14 +266,14 @@ impl Proxy {
         &self,
         known: bool,
         kept: Option<Arc<Stored>>,
-        fetched: Result<Passed, AskError>,
-    ) -> Result<Passed, PassError> {
+        fetched: Result<ProxyAnswer, AskError>,
+    ) -> Result<ProxyAnswer, ProxyError> {
         match fetched {
-            Ok(Passed::Streamed { head, .. })
+            Ok(ProxyAnswer::Streamed { head, .. })
                 if is_failure(head.status)
                     && let Some(stored) = kept.as_ref().filter(|stored| self.stands_in(known, stored)) =>
             {
-                Ok(Passed::stale(stored.clone(), Some(head.status.as_u16())))
+                Ok(ProxyAnswer::stale(stored.clone(), Some(head.status.as_u16())))
             }
             Ok(passed) => Ok(passed),
             Err(error) => self.stale_or(known, kept, error),
@@ -285,13 +286,13 @@ impl Proxy {
         known: bool,
         kept: Option<Arc<Stored>>,
         error: AskError,
-    ) -> Result<Passed, PassError> {
+    ) -> Result<ProxyAnswer, ProxyError> {
         let fwd_status = match error {
             AskError::Status { status, .. } => Some(status),
             _ => None,
         };
         match kept.filter(|stored| self.stands_in(known, stored)) {
-            Some(stored) => Ok(Passed::stale(stored, fwd_status)),
+            Some(stored) => Ok(ProxyAnswer::stale(stored, fwd_status)),
             None => Err(error.into()),
         }
     }

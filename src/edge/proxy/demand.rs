@@ -14,7 +14,7 @@ use crate::tasks::single_flight::Role;
 
 use super::Proxy;
 use super::fetch::Fetch;
-use super::question::{Flight, flight};
+use super::request::{Flight, flight};
 
 /// The resources that wait for a slot, with the ticket of each in the budget's queue. The queue is bounded.
 pub(super) type WantedFlights = Mutex<HashMap<Flight, u64>>;

@@ -16,8 +16,8 @@ use crate::origin::wire::Listener;
 use crate::protocol::cache_status::{CacheOutcome, Forwarded};
 use crate::protocol::caching::{Allowed, Purpose, Vary, end_to_end, invalidated, missed, onward};
 
-use super::question::{
-    Endpoint, FetchOutcome, Head, Passed, Question, Waiting, and_these, failed_for, is_of_another, sent,
+use super::request::{
+    Endpoint, FetchOutcome, Head, ProxyAnswer, ProxyRequest, Waiting, and_these, failed_for, is_of_another, sent,
     tells_of_the_resource, told,
 };
 use super::spool::Spool;
@@ -25,7 +25,7 @@ use super::{Proxy, Reason};
 
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
-    pub question: Question,
+    pub question: ProxyRequest,
     pub key: Key,
     /// The names that the answers vary by.
     pub names: Vec<HeaderName>,
@@ -48,7 +48,7 @@ impl Proxy {
         fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
-    ) -> Result<Passed, AskError> {
+    ) -> Result<ProxyAnswer, AskError> {
         let this = self.clone();
         let task = tokio::spawn(async move { this.fetch(fetch, waiting, interim).await });
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
@@ -59,7 +59,7 @@ impl Proxy {
         mut fetch: Fetch,
         waiting: Waiting,
         interim: Option<Listener>,
-    ) -> Result<Passed, AskError> {
+    ) -> Result<ProxyAnswer, AskError> {
         let inner = &*self.0;
         let Fetch { question, key, names, kept, asker, why, .. } = &fetch;
         let asking = inner.cache.asking(key);
@@ -80,7 +80,7 @@ impl Proxy {
                         waiting.land(if is_kept { kept } else { FetchOutcome::Private });
                     }
                     let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed: false };
-                    return Ok(Passed::Stored { stored, outcome: why(forwarded) });
+                    return Ok(ProxyAnswer::Stored { stored, outcome: why(forwarded) });
                 }
                 Err(error) => error,
             },
@@ -97,7 +97,7 @@ impl Proxy {
                     }
                     Ok(arrived) => {
                         let whole =
-                            super::question::sent(question, &inner.config.allowed, names, false, kept.as_deref());
+                            super::request::sent(question, &inner.config.allowed, names, false, kept.as_deref());
                         let missed = missed(&whole, &sent, &Vary::of(&arrived.headers));
                         if missed.is_empty() {
                             return Ok(self.arrived(fetch, waiting, sent, arrived, asking).await);
@@ -124,13 +124,17 @@ impl Proxy {
 impl Proxy {
     /// A method that is not for caches: forwarded as it is. What it changes is forgotten (RFC 9111 §4.4), whether or
     /// not its client waits for the answer.
-    pub(super) async fn forward(&self, question: Question, interim: Option<Listener>) -> Result<Passed, AskError> {
+    pub(super) async fn forward(
+        &self,
+        question: ProxyRequest,
+        interim: Option<Listener>,
+    ) -> Result<ProxyAnswer, AskError> {
         let this = self.clone();
         let task = tokio::spawn(async move { this.forwarded(&question, interim).await });
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
     }
 
-    async fn forwarded(&self, question: &Question, interim: Option<Listener>) -> Result<Passed, AskError> {
+    async fn forwarded(&self, question: &ProxyRequest, interim: Option<Listener>) -> Result<ProxyAnswer, AskError> {
         let inner = &*self.0;
         let sent = onward(&question.fields, Purpose::Pass, &Allowed::All, |_| true);
         let arrived = inner.upstream.send(question.sending(sent, self.asker_of(question)), interim).await?;
@@ -147,6 +151,6 @@ impl Proxy {
         let body = spool.tap().reader();
         let this = self.clone();
         tokio::spawn(async move { this.pump(spool, arrived.body, None, &mut None).await });
-        Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
+        Ok(ProxyAnswer::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

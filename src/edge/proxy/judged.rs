@@ -23,7 +23,7 @@ use crate::data::cache::recent::Asking;
 use crate::data::cache::reply::Stored;
 use crate::origin::client::{Answer, AskError, Asker, Validators};
 use crate::protocol::caching::{
-    Exchange, NotStored, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen, may_store,
+    Exchange, Freshness, NotStored, ResponseDirectives, Selecting, Vary, end_to_end, freshen, may_store,
 };
 use crate::protocol::precondition::EntityTag;
 use crate::protocol::problem;
@@ -119,7 +119,7 @@ impl Proxy {
         let directives = ResponseDirectives::of(&judged);
         let (ttl, sent) = (Some(config.settings.load().ttl), HeaderMap::new());
         let exchange = Exchange { asked: answer.asked, received: answer.received };
-        let mut terms = Terms::of(shown.status, &judged, &directives, exchange, ttl);
+        let mut terms = Freshness::of(shown.status, &judged, &directives, exchange, ttl);
         let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl);
         if shown.status.is_success() {
             let forbidden = matches!(allowed, Err(NotStored::Private | NotStored::NoStore));

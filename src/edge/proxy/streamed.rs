@@ -18,13 +18,14 @@ use crate::origin::client::AskError;
 use crate::origin::forward::{Arrived, Pieces};
 use crate::protocol::cache_status::Forwarded;
 use crate::protocol::caching::{
-    Exchange, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
+    Exchange, Freshness, NotStored, OneLanguage, Purpose, ResponseDirectives, Selecting, Vary, blames_the_request,
     end_to_end, freshen, has_same_validator, head_agrees, is_bare, may_store, unnamed, validating_date,
 };
 
 use super::fetch::Fetch;
-use super::question::{
-    FetchOutcome, Head, Passed, Question, Waiting, failed_for, is_failure, purpose, tells_of_the_resource, told,
+use super::request::{
+    FetchOutcome, Head, ProxyAnswer, ProxyRequest, Waiting, failed_for, is_failure, purpose, tells_of_the_resource,
+    told,
 };
 use super::spool::Spool;
 use super::{AMBIGUOUS_FOR, LARGE, PRIVATE_FOR, Proxy};
@@ -40,7 +41,7 @@ enum Keeps {
 }
 
 /// The failure for clients that only wait.
-fn failure(question: &Question, arrived: &Arrived) -> AskError {
+fn failure(question: &ProxyRequest, arrived: &Arrived) -> AskError {
     let path = String::from_utf8_lossy(&question.target).into_owned();
     AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
 }
@@ -63,7 +64,7 @@ impl Proxy {
         sent: HeaderMap,
         arrived: Arrived,
         asking: Asking,
-    ) -> Passed {
+    ) -> ProxyAnswer {
         let inner = &*self.0;
         let Fetch { question, key, kept, why, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
@@ -95,7 +96,7 @@ impl Proxy {
                 });
             }
             let forwarded = Forwarded { fwd_status: 304, stored: is_kept, collapsed: false };
-            return Passed::Stored { stored, outcome: why(forwarded) };
+            return ProxyAnswer::Stored { stored, outcome: why(forwarded) };
         }
         self.arriving(&fetch, waiting, sent, arrived, asking).await
     }
@@ -158,7 +159,7 @@ impl Proxy {
         arrived: &Arrived,
     ) -> Stored {
         let exchange = Exchange { asked: arrived.asked, received: arrived.received };
-        let terms = Terms::of(status, &fields, &ResponseDirectives::of(&fields), exchange, None);
+        let terms = Freshness::of(status, &fields, &ResponseDirectives::of(&fields), exchange, None);
         let last_modified = validating_date(&fields, arrived.received).cloned();
         // It grows: computed for each answer sent.
         fields.remove(AGE);
@@ -211,7 +212,7 @@ impl Proxy {
         sent: HeaderMap,
         arrived: Arrived,
         asking: Asking,
-    ) -> Passed {
+    ) -> ProxyAnswer {
         let Fetch { question, key, names, kept, why, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
@@ -245,7 +246,7 @@ impl Proxy {
             self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
-            return Passed::Streamed { head, body: None, outcome: outcome(false) };
+            return ProxyAnswer::Streamed { head, body: None, outcome: outcome(false) };
         }
         let tap = spool.tap();
         let body = tap.reader();
@@ -280,7 +281,7 @@ impl Proxy {
             // Only the end shows it, after the head has been sent.
             false
         };
-        Passed::Streamed { head, body, outcome: outcome(is_kept) }
+        ProxyAnswer::Streamed { head, body, outcome: outcome(is_kept) }
     }
 
     /// Why an answer that is too large for the cache is not kept.

@@ -25,7 +25,7 @@ use tokio::time::{Instant, Sleep};
 use crate::edge::answer::compose::{Body, Rest};
 use crate::edge::answer::write::Persistence;
 use crate::edge::answer::{Decided, InForce};
-use crate::edge::limit::unread::{OF_BODY, PIECE, WRITE_TIMEOUT};
+use crate::edge::limit::backlog::{OF_BODY, PIECE, WRITE_TIMEOUT};
 use crate::protocol::problem::Problem;
 use crate::tasks::at_once;
 

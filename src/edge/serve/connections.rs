@@ -3,7 +3,7 @@
 //!
 //! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
 //! module only decides; its callers close connections. It also counts requests in flight, for which a shutdown waits.
-//! [`crate::edge::limit::unread`] bounds what is held for clients.
+//! [`crate::edge::limit::backlog`] bounds what is held for clients.
 //! Callers: [`super`], the modules beside this one, [`crate::server::admin::front`], [`crate::server`].
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout};
 
-use crate::edge::limit::unread::{AllRooms, Room, Unread};
+use crate::edge::limit::backlog::{AllRooms, Backlog, Quota};
 use crate::protocol::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
 
@@ -99,7 +99,7 @@ struct SeatTable {
 
 struct Household {
     connections: usize,
-    unread: Arc<Room>,
+    unread: Arc<Quota>,
 }
 
 struct Seat {
@@ -210,7 +210,7 @@ impl Connections {
         }
         let (busy, leaves) = (AtomicUsize::new(0), AtomicBool::new(false));
         let seat = Arc::new(Seat { since: now.into(), busy, leave: Notify::new(), leaves, closed: Notify::new() });
-        let unread = Arc::new(Unread::of(household.map(|household| table.one_more_of(household))));
+        let unread = Arc::new(Backlog::of(household.map(|household| table.one_more_of(household))));
         let place = table.seat(&seat);
         drop(table);
         Ok(Ok(Connection { connections: self.clone(), seat, place, household, unread }))
@@ -252,8 +252,8 @@ impl SeatTable {
     }
 
     /// Counts a connection for its household. Returns the room of the household.
-    fn one_more_of(&mut self, household: IpAddr) -> Arc<Room> {
-        let new = || Household { connections: 0, unread: Arc::new(Room::of_household(&self.unread)) };
+    fn one_more_of(&mut self, household: IpAddr) -> Arc<Quota> {
+        let new = || Household { connections: 0, unread: Arc::new(Quota::of_household(&self.unread)) };
         let household = self.households.entry(household).or_insert_with(new);
         household.connections += 1;
         household.unread.clone()
@@ -306,7 +306,7 @@ pub(crate) struct Connection {
     seat: Arc<Seat>,
     place: usize,
     household: Option<IpAddr>,
-    unread: Arc<Unread>,
+    unread: Arc<Backlog>,
 }
 
 impl Connection {
@@ -321,7 +321,7 @@ impl Connection {
             inner.counters.refused.add(Full::Household(each).as_str(), 1);
             return Err(Full::Household(each));
         }
-        self.unread = Arc::new(Unread::of(Some(table.one_more_of(household))));
+        self.unread = Arc::new(Backlog::of(Some(table.one_more_of(household))));
         self.household = Some(household);
         Ok(())
     }
@@ -358,7 +358,7 @@ impl Connection {
     }
 
     /// What is held for its client.
-    pub(crate) fn unread(&self) -> &Arc<Unread> {
+    pub(crate) fn unread(&self) -> &Arc<Backlog> {
         &self.unread
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The `h2` crate, which pingora brings, splits the connection into streams. Pingora's session is not between: it would
 //! copy the head of each answer. A stream whose answer must wait goes on in a task of its own. How long a client may take
-//! to read its answers: [`crate::edge::limit::unread`] says it for each stream, and [`outbox`] for the connection. Callers:
+//! to read its answers: [`crate::edge::limit::backlog`] says it for each stream, and [`outbox`] for the connection. Callers:
 //! [`super::gate`].
 
 mod outbox;
@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::edge::answer::admit::MOST_HEAD;
 use crate::edge::answer::compose::{Answer, Body, Rest};
 use crate::edge::answer::{Decided, RequestInfo};
-use crate::edge::limit::unread::{OF_BODY, PIECE, STREAMS, Unread};
+use crate::edge::limit::backlog::{Backlog, OF_BODY, PIECE, STREAMS};
 use crate::protocol::problem::Problem;
 use crate::tasks::at_once;
 
@@ -214,7 +214,7 @@ impl Exchange {
         &mut self,
         public: &Public,
         answer: &Answer,
-        unread: &Unread,
+        unread: &Backlog,
         bytes: usize,
         ends: bool,
     ) -> Result<SendStream<Bytes>, Broken> {
@@ -256,7 +256,7 @@ impl Exchange {
         public: &Public,
         info: Option<RequestInfo>,
         mut answer: Answer,
-        unread: &Arc<Unread>,
+        unread: &Arc<Backlog>,
     ) -> Result<(), Broken> {
         let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
         let bytes = body.as_ref().map_or(0, Bytes::len);
@@ -338,7 +338,7 @@ async fn answer_later(
     public: &Public,
     mut exchange: Exchange,
     decided: Decided,
-    unread: &Arc<Unread>,
+    unread: &Arc<Backlog>,
 ) -> Result<(), Broken> {
     let waits = unread.wait(exchange.weight());
     let (mut answer, info) = match decided {
@@ -373,7 +373,7 @@ async fn answer_later(
 async fn write_rest(
     stream: &mut SendStream<Bytes>,
     rest: Rest,
-    unread: &Arc<Unread>,
+    unread: &Arc<Backlog>,
     bytes: &mut usize,
 ) -> Result<(), Broken> {
     let mut rest = Ahead::of(rest, unread);
@@ -395,7 +395,7 @@ async fn write_rest(
 async fn write(
     stream: &mut SendStream<Bytes>,
     body: Bytes,
-    unread: &Arc<Unread>,
+    unread: &Arc<Backlog>,
     waits: impl FnOnce() -> usize,
 ) -> Result<(), Broken> {
     let _rest = if body.len() > OF_BODY { unread.hold(OF_BODY) } else { None };
@@ -418,7 +418,7 @@ async fn write_piece(
     stream: &mut SendStream<Bytes>,
     mut piece: Bytes,
     ends: bool,
-    unread: &Unread,
+    unread: &Backlog,
 ) -> Result<(), Broken> {
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());

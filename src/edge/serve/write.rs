@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::edge::answer::compose::Rest;
-use crate::edge::limit::unread::{OF_BODY, PIECE, Slow, Unread, WRITE_TIMEOUT};
+use crate::edge::limit::backlog::{Backlog, OF_BODY, PIECE, Slow, WRITE_TIMEOUT};
 
 /// The connection cannot be used any more: the client is gone, or got an incomplete answer.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn of(rest: Rest, unread: &Arc<Unread>) -> Self {
+    pub(super) fn of(rest: Rest, unread: &Arc<Backlog>) -> Self {
         let unread = unread.clone();
         let counted = rest.map(move |piece| piece.map(|piece| unread.carry(piece)));
         Self { rest: counted.boxed().fuse(), here: VecDeque::new() }

@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock;
 use crate::clock::Monotonic;
-use crate::config::{Settings, StoreUrl};
+use crate::config::{RedisUrl, Settings};
 use crate::edge::limit::{ClientKey, WINDOW_SECONDS};
 use crate::origin::trust::tls;
 use crate::protocol::excerpt::Excerpt;
@@ -81,12 +81,12 @@ struct Script {
 
 impl Link {
     /// Connects and loads the scripts. `waiting`: how many decisions wait.
-    pub(super) async fn open(store: &StoreUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
+    pub(super) async fn open(store: &RedisUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
         let opened = tokio::time::timeout(CONNECT, Self::connect(store, settings, waiting)).await;
         opened.unwrap_or_else(|_elapsed| Err(Lost::slow(CONNECT)))
     }
 
-    async fn connect(store: &StoreUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
+    async fn connect(store: &RedisUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
         let (host, port) = store.address();
         let password = match &settings.load().rate_limit.store_password_file {
             Some(path) => Some(password(path).await?),

@@ -17,9 +17,9 @@ use super::Publisher;
 use super::plan::{Chain, FULL_EVERY_MS};
 use super::status::PublishError;
 use crate::data::store::nameless;
+use crate::fleet::bundle_store::{BundleStore, BundleStoreError, Listed};
 use crate::fleet::head::{FileHash, Head};
 use crate::fleet::keys::ObjectKey;
-use crate::fleet::prefix::{Listed, Prefix, PrefixError};
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 
@@ -100,7 +100,7 @@ impl Doubt {
 }
 
 /// The result of reading an object: whether it is what was written, or why it could not be read.
-type ReadResult = (Doubt, Result<bool, PrefixError>);
+type ReadResult = (Doubt, Result<bool, BundleStoreError>);
 
 #[derive(Debug, Default)]
 pub(super) struct Checks {
@@ -124,7 +124,7 @@ pub(super) struct ReadBack {
 
 impl ReadBack {
     /// Begins to read, unless it is reading already.
-    pub(super) fn begin(&mut self, place: &Prefix, mut doubts: Vec<Doubt>) {
+    pub(super) fn begin(&mut self, place: &BundleStore, mut doubts: Vec<Doubt>) {
         if self.reading.is_some() || doubts.is_empty() {
             return;
         }

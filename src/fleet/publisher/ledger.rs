@@ -115,10 +115,10 @@ mod tests {
     use crate::api::listing::{DetailState, ListingId};
     use crate::data::snapshot::content::SnapshotId;
     use crate::data::snapshot::meta::Certificate;
-    use crate::data::store::{DataDir, DetailMeta, DetailRecord, EpochPlace};
+    use crate::data::store::{ChangePosition, DataDir, DetailMeta, DetailRecord};
     use crate::fleet::head::{FORMAT, FileHash, NamedBundle, NamedJournal};
 
-    fn chain(place: Option<EpochPlace>) -> Chain {
+    fn chain(place: Option<ChangePosition>) -> Chain {
         let file = FileHash::of(b"x");
         let snapshot = SnapshotId::parse(&"1".repeat(32)).unwrap();
         let head = Head {

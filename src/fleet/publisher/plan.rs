@@ -15,7 +15,7 @@ use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshot::verdicts::table::Told;
 use crate::data::snapshots::Snapshots;
 use crate::data::snapshots::export::Unsent;
-use crate::data::store::EpochPlace;
+use crate::data::store::ChangePosition;
 use crate::fleet::head::{FORMAT, FileHash, Head, MOST_DELTAS, NamedBundle, NamedJournal};
 use crate::fleet::keys::ObjectKey;
 
@@ -117,7 +117,7 @@ pub(super) struct Chain {
     pub evidence: Option<Digest>,
     /// Details that have changed since come with the next bundle. `None`: all.
     #[serde(default)]
-    pub place: Option<EpochPlace>,
+    pub place: Option<ChangePosition>,
     /// When its full bundle was written, by our clock; milliseconds since the epoch.
     pub full_ms: i64,
     pub last_ms: i64,
@@ -130,7 +130,7 @@ impl Chain {
     /// The same chain with another head, and with a bundle more: a delta after the others, or a new full bundle.
     pub(super) fn with(
         before: Option<&Self>,
-        bundle: Option<(NamedBundle, Option<FileHash>, Option<EpochPlace>)>,
+        bundle: Option<(NamedBundle, Option<FileHash>, Option<ChangePosition>)>,
         offer: &Offer,
         sequence: u64,
         now_ms: i64,

@@ -12,7 +12,7 @@ use crate::clock::{Monotonic, WallTime};
 use crate::data::bundle::signature::SignatureError;
 use crate::data::snapshots::export::ExportError;
 use crate::data::store::StoreError;
-use crate::fleet::prefix::PrefixError;
+use crate::fleet::bundle_store::BundleStoreError;
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
@@ -132,7 +132,7 @@ const TEMPORARY: &str = "a temporary file in the data directory";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
     #[error(transparent)]
-    Prefix(#[from] PrefixError),
+    BundleStore(#[from] BundleStoreError),
     #[error("the bundle cannot be written: {0}")]
     Export(#[from] ExportError),
     #[error("{0}")]
@@ -174,7 +174,7 @@ impl PublishError {
     /// The word for metrics.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
-            Self::Prefix(error) => error.as_str(),
+            Self::BundleStore(error) => error.as_str(),
             Self::Export(_) => "export",
             Self::Signature(_) | Self::NoPassword => "key",
             Self::Store(_) | Self::File(_) => "disk",
@@ -201,7 +201,7 @@ impl PublishError {
 
     /// Whether another publisher has written the head meanwhile.
     pub(super) const fn is_conflict(&self) -> bool {
-        matches!(self, Self::Prefix(PrefixError::Changed(_)))
+        matches!(self, Self::BundleStore(BundleStoreError::Changed(_)))
     }
 }
 

@@ -194,7 +194,7 @@ impl Desk {
         let clock = Clock::system();
         let snapshots = Snapshots::new(store.clone(), SnapshotPointer::default(), policy, clock.clone());
         let details = Details::open(store, Cache::new(1 << 20), snapshots.newest().clone()).unwrap();
-        let place = Prefix::over(liar.clone());
+        let place = BundleStore::over(liar.clone());
         let publisher = Publisher::over(
             place,
             "s3://bucket",

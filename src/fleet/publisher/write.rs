@@ -21,9 +21,9 @@ use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshots::export::{Exported, Unsent, lacks_base};
 use crate::data::store::nameless;
+use crate::fleet::bundle_store::{BundleStoreError, PutMode, UpdateVersion, impossible};
 use crate::fleet::head::{self, FileHash, Head, HeadError, NamedBundle};
 use crate::fleet::keys::ObjectKey;
-use crate::fleet::prefix::{PrefixError, PutMode, UpdateVersion, impossible};
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::blocking;
 use crate::telemetry::findings::{Finding, Kind};
@@ -217,7 +217,7 @@ impl Publisher {
     /// Reads the head, each time as a whole: whoever alters it may keep what tells its versions apart.
     pub(super) async fn look(&self) -> Result<InStore, PublishError> {
         match self.place.read(&ObjectKey::Head, head::MOST_BYTES, None).await {
-            Ok(None) | Err(PrefixError::Missing(_)) => Ok(InStore::Missing),
+            Ok(None) | Err(BundleStoreError::Missing(_)) => Ok(InStore::Missing),
             Ok(Some((file, version))) => {
                 let head = match Head::read(&file, &self.trusted, self.clock.now_wall()) {
                     Ok((head, _key)) => Some(Box::new(head)),
@@ -229,7 +229,7 @@ impl Publisher {
                 };
                 Ok(InStore::Head(head, version))
             }
-            Err(error @ PrefixError::TooLarge { .. }) => {
+            Err(error @ BundleStoreError::TooLarge { .. }) => {
                 self.disbelieve(&error.to_string());
                 Ok(InStore::Missing)
             }
@@ -281,8 +281,8 @@ impl Publisher {
             // The condition can only hold where it is ignored: then this is the write, too.
             match self.put(&file, impossible()).await {
                 Ok(()) => (self.has_conditions, is_written) = (Some(false), true),
-                Err(PrefixError::Changed(_) | PrefixError::Missing(_)) => self.has_conditions = Some(true),
-                Err(PrefixError::Unsupported(_) | PrefixError::Failed(_)) => {}
+                Err(BundleStoreError::Changed(_) | BundleStoreError::Missing(_)) => self.has_conditions = Some(true),
+                Err(BundleStoreError::Unsupported(_) | BundleStoreError::Failed(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -300,10 +300,10 @@ impl Publisher {
         Ok(())
     }
 
-    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<(), PrefixError> {
+    async fn put(&self, file: &Bytes, mode: PutMode) -> Result<(), BundleStoreError> {
         let written = match self.place.write(&ObjectKey::Head, file.clone(), mode.clone()).await {
             // It replaces conditionally and does not create conditionally.
-            Err(PrefixError::Unsupported(_)) if mode == PutMode::Create => {
+            Err(BundleStoreError::Unsupported(_)) if mode == PutMode::Create => {
                 self.place.write(&ObjectKey::Head, file.clone(), PutMode::Overwrite).await
             }
             written => written,

@@ -15,8 +15,8 @@ use crate::data::bundle::BundleError;
 use crate::data::snapshots::SnapshotsError;
 use crate::data::snapshots::follow::{Stand, Taken};
 use crate::data::store::StoreError;
+use crate::fleet::bundle_store::BundleStoreError;
 use crate::fleet::head::{Head, HeadError, NamedBundle};
-use crate::fleet::prefix::PrefixError;
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks::Aborted;
 use crate::telemetry::findings::{Finding, Kind};
@@ -102,7 +102,7 @@ pub(crate) enum FollowError {
     )]
     NoHead,
     #[error(transparent)]
-    Prefix(#[from] PrefixError),
+    BundleStore(#[from] BundleStoreError),
     #[error(transparent)]
     Head(#[from] HeadError),
     #[error(transparent)]
@@ -157,7 +157,11 @@ impl FollowError {
     pub(super) const fn backs_off(&self) -> bool {
         !matches!(
             self,
-            Self::NoHead | Self::Head(_) | Self::Refused(_) | Self::Bad(_) | Self::Prefix(PrefixError::TooLarge { .. })
+            Self::NoHead
+                | Self::Head(_)
+                | Self::Refused(_)
+                | Self::Bad(_)
+                | Self::BundleStore(BundleStoreError::TooLarge { .. })
         )
     }
 
@@ -173,7 +177,7 @@ impl FollowError {
     /// happened, to which object, and what helps.
     pub(super) fn of_bad_object(&self) -> Option<(Duration, String)> {
         let longest = match self {
-            Self::Prefix(PrefixError::Missing(_)) => LONGEST_MISSING,
+            Self::BundleStore(BundleStoreError::Missing(_)) => LONGEST_MISSING,
             Self::Wrong { .. } => LONGEST,
             Self::TooLarge { .. } => return Some((LONGEST, self.to_string())),
             _ => return None,

@@ -21,8 +21,8 @@ use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::journal::Entry;
 use crate::data::snapshot::journal::codec::{self, BadJournal};
 use crate::data::store::files;
+use crate::fleet::bundle_store::BundleStoreError;
 use crate::fleet::head::{NamedBundle, NamedJournal};
-use crate::fleet::prefix::PrefixError;
 use crate::tasks::blocking;
 use crate::words::counted;
 
@@ -79,7 +79,7 @@ impl Follower {
         let key = named.key();
         let mut download = match self.place.download(&key, here, named.bytes).await {
             // A server that does not send parts of files.
-            Err(PrefixError::Unsupported(_)) if here > 0 => {
+            Err(BundleStoreError::Unsupported(_)) if here > 0 => {
                 file.set_len(0).map_err(disk)?;
                 file.seek(SeekFrom::Start(0)).map_err(disk)?;
                 here = 0;
@@ -133,7 +133,7 @@ impl Follower {
         }
         if here < named.bytes {
             let why = format!("the object store ended {key} after {here} of {}", counted(named.bytes, "byte"));
-            return Err(PrefixError::Unreachable(why).into());
+            return Err(BundleStoreError::Unreachable(why).into());
         }
         Ok(file)
     }

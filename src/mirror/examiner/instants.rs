@@ -1,8 +1,8 @@
-//! Questions about instants: which listings of one the origin counts as modified after it. Asked when a client's query needs
-//! it.
+//! Questions about `modified_since` at the very second of listings: which of them the origin counts as modified after it,
+//! for times in whole seconds may hide fractions. Asked when a client's query needs it.
 //!
-//! One unfiltered request tells it for all queries and clients ([`crate::data::snapshot::seconds`]). Without a free one
-//! the query is answered with all of them. Callers: [`crate::edge::answer`].
+//! One request without filters tells it for all queries and clients ([`crate::data::snapshot::seconds`]). Where no slot
+//! is free, the query is answered with all listings of that second. Callers: [`crate::edge::answer`].
 
 use std::sync::Arc;
 use std::time::Duration;

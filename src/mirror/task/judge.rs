@@ -1,4 +1,5 @@
-//! The steps of a reading: begin, continue batch by batch, then publish, confirm by another round, or read again.
+//! The steps of a full reading (every page and taxonomy is read): begin, continue batch by batch, and at the end judge
+//! whether the pages are one state of the origin: then publish, else confirm by another round, or read again.
 //!
 //! Callers: [`super`] and its parts.
 

@@ -1,4 +1,5 @@
-//! Spare requests, in bytes that a client chose: how many, and whether at all. Pure: time is an argument.
+//! Spare slots: for forwarded open cases ([`crate::api::odd`]), whose bytes a client chose and which nothing else may wait
+//! for. How many each household gets, and whether there are any. Pure: time is an argument.
 //!
 //! Callers: [`super::state`].
 

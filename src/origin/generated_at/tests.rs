@@ -217,7 +217,7 @@ fn places_are_told_apart() {
         ("/api/listings/7.json", AnswerClass::Details),
     ] {
         assert_eq!(AnswerClass::of(path), place, "{path}");
-        assert!(place.index() < PLACES);
+        assert!(place.index() < CLASSES);
     }
     assert_eq!(stamp(r#"{"a":1,"generated_at":"2001-09-09T01:46:40Z"}"#), Some(at(NOW)));
     for none in ["[]", "{}", r#"{"generated_at":"soon"}"#, r#"{"generated_at":1}"#, r#"{"a":{"generated_at":"2001"}}"#]

@@ -23,7 +23,7 @@ fn details_are_kept_and_removed() {
 }
 
 /// The listings whose details have changed since a place.
-fn since(store: &Store, place: Option<places::EpochPlace>) -> Vec<u64> {
+fn since(store: &Store, place: Option<positions::ChangePosition>) -> Vec<u64> {
     store.details_since(place).unwrap().unwrap().into_iter().map(|id| id.0).collect()
 }
 
@@ -102,7 +102,7 @@ fn a_mark_is_written_with_what_it_marks_and_stays_until_a_repair() {
     let remembered = store.epoch_place().unwrap().unwrap();
     assert_eq!(
         store.mark("along").unwrap(),
-        Some(places::Mark { place: Some(remembered), snapshot: snapshot.clone() })
+        Some(positions::Mark { place: Some(remembered), snapshot: snapshot.clone() })
     );
     assert!(store.knows_place(remembered).unwrap() && remembered.place == 4);
     store.heal(None).unwrap();
@@ -126,7 +126,7 @@ fn places_that_are_remembered_elsewhere_are_known_until_an_older_file_takes_anot
         store.put_details(&ids.map(|id| (ListingId(id), detail("x"))).collect::<Vec<_>>()).unwrap();
     };
     let here = |store: &Store| store.epoch_place().unwrap().unwrap();
-    let known = |store: &Store, places: &[places::EpochPlace]| -> Vec<bool> {
+    let known = |store: &Store, places: &[positions::ChangePosition]| -> Vec<bool> {
         places.iter().map(|place| store.knows_place(*place).unwrap()).collect()
     };
     put(&store, 0..10);
@@ -149,8 +149,8 @@ fn places_that_are_remembered_elsewhere_are_known_until_an_older_file_takes_anot
     assert_eq!(known(&store, &remembered), [true, true, true, false]);
     put(&store, 40..60);
     assert_eq!(known(&store, &remembered), [true, true, true, false]);
-    let late = places::EpochPlace { place: 25, ..remembered[0] };
-    assert_eq!(known(&store, &[late, places::EpochPlace { place: 25, ..remembered[1] }]), [false; 2]);
+    let late = positions::ChangePosition { place: 25, ..remembered[0] };
+    assert_eq!(known(&store, &[late, positions::ChangePosition { place: 25, ..remembered[1] }]), [false; 2]);
     for n in 0..70 {
         store.reopen();
         put(&store, 100 + n..101 + n);

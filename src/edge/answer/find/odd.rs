@@ -1,7 +1,8 @@
-//! Answers to open cases: by the meaning of the row, if the examiner found it, else the origin's own.
+//! Answers to open cases, which are odd requests such as `page=0` ([`crate::api::odd`] has the table of them): by the
+//! meaning that the examiner found for the row of the table, else the origin's own answer.
 //!
-//! [`crate::data::snapshot::odd`] decides what is odd, and what it selects. Our own table counts only where nobody can
-//! be asked. Callers: [`super`].
+//! [`crate::data::snapshot::odd`] says which row a request belongs to, and what it selects. What the table itself says
+//! counts only where nobody can be asked. Callers: [`super`].
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ use pingora::protocols::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::edge::limit::unread::WRITE_TIMEOUT;
+use crate::edge::limit::backlog::WRITE_TIMEOUT;
 use crate::edge::serve::connections;
 use crate::edge::serve::connections::{Busy, Connection, InFlight};
 
@@ -84,7 +84,7 @@ impl Outbox {
     }
 
     /// Sends what waits, and begins another turn of reading, whenever it is polled. Ends only with an error of the
-    /// connection, or when the client has taken neither what was due ([`crate::edge::limit::unread`]) nor all that
+    /// connection, or when the client has taken neither what was due ([`crate::edge::limit::backlog`]) nor all that
     /// waited within [`WRITE_TIMEOUT`].
     pub(super) async fn send(&self) -> io::Error {
         poll_fn(|cx| match self.0.lock().poll_send(cx) {

@@ -7,8 +7,8 @@ use crate::api::hash::Digest;
 use crate::config::Config;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::meta::Certificate;
+use crate::fleet::bundle_store::PutMode;
 use crate::fleet::head::{FORMAT, NamedBundle, NamedJournal};
-use crate::fleet::prefix::PutMode;
 
 const NOW: i64 = 1_790_000_000_000;
 const KEEP: i64 = 1000;
@@ -185,7 +185,7 @@ fn chain_of_texts(deltas: u8) -> Chain {
 /// An object store in a directory.
 struct Directory {
     dir: tempfile::TempDir,
-    place: Prefix,
+    place: BundleStore,
 }
 
 impl Directory {
@@ -194,7 +194,7 @@ impl Directory {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[publish]\nurl = \"file://{}\"", dir.path().display());
         let config = Config::from_text(&text).unwrap().config.publish;
-        let place = Prefix::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
+        let place = BundleStore::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
         let this = Self { dir, place };
         let keys: Vec<ObjectKey> = own.objects().map(|(key, _)| key).collect();
         let last = std::iter::repeat(TEXTS[2]);

@@ -126,7 +126,7 @@ proptest! {
 }
 
 fn missing() -> FollowError {
-    PrefixError::Missing("full/x.gsb".to_owned()).into()
+    BundleStoreError::Missing("full/x.gsb".to_owned()).into()
 }
 
 fn wrong() -> FollowError {

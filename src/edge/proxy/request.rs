@@ -1,7 +1,7 @@
-//! A client's question to the cache and its answer, what of the question is sent to the origin, and which clients wait for
-//! the same fetch.
+//! A client's request to the cache and the answer to it, what of the request is sent to the origin, and which clients may
+//! wait for the same fetch.
 //!
-//! Values only; [`crate::protocol::caching::onward`] says which fields may be sent at all. A question about a known
+//! Values only; [`crate::protocol::caching::onward`] says which fields may be sent at all. A request for a known
 //! endpoint has no fields. Callers: [`crate::edge::serve`] and [`crate::edge::answer`] ask, and send the answer; the
 //! files beside this one.
 
@@ -27,7 +27,7 @@ use crate::tasks::single_flight::Leader;
 use super::spool::{Reader, Tap};
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ProxyRequest {
     pub method: Method,
     /// Path and raw query: canonical for a known endpoint, else byte for byte.
     pub target: Bytes,
@@ -59,7 +59,7 @@ pub enum Endpoint {
     Unknown,
 }
 
-impl Question {
+impl ProxyRequest {
     /// A GET of a canonical path and query of a known endpoint.
     pub(super) fn known(path: &str, rewrites: bool, spare: bool, after: Option<WallTime>, client: &Caller) -> Self {
         Self {
@@ -99,7 +99,7 @@ pub struct Head {
 }
 
 #[derive(Debug)]
-pub enum Passed {
+pub enum ProxyAnswer {
     /// One that is cached, or was read whole.
     Stored { stored: Arc<Stored>, outcome: CacheOutcome },
     /// One that still arrives.
@@ -111,7 +111,7 @@ pub enum Passed {
     },
 }
 
-impl Passed {
+impl ProxyAnswer {
     pub(super) fn hit(stored: Arc<Stored>, now: Monotonic) -> Self {
         let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
         Self::Stored { stored, outcome }
@@ -124,7 +124,7 @@ impl Passed {
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum PassError {
+pub enum ProxyError {
     /// The origin gives no answer, and no cached answer may be served.
     #[error(transparent)]
     Ask(#[from] AskError),
@@ -175,22 +175,22 @@ pub(super) fn is_failure(status: StatusCode) -> bool {
 }
 
 /// The request fields that may select an answer: the origin gets them if it varies by them.
-pub(super) fn selectable(question: &Question, allowed: &Allowed) -> HeaderMap {
+pub(super) fn selectable(question: &ProxyRequest, allowed: &Allowed) -> HeaderMap {
     onward(&question.fields, Purpose::Store, allowed, |_| true)
 }
 
 /// Whether to ask for a part: no stored answer could be confirmed and cut.
-pub(super) fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
+pub(super) fn wants_part(question: &ProxyRequest, kept: Option<&Stored>) -> bool {
     question.method == Method::GET && question.fields.contains_key(RANGE) && !kept.is_some_and(Stored::has_validator)
 }
 
 /// The client fields that the origin gets when the answer is for all. `names`: what the answers vary by.
-pub(super) fn told(question: &Question, allowed: &Allowed, names: &[HeaderName]) -> HeaderMap {
+pub(super) fn told(question: &ProxyRequest, allowed: &Allowed, names: &[HeaderName]) -> HeaderMap {
     onward(&question.fields, Purpose::Store, allowed, |name| names.contains(name))
 }
 
 /// Whether the answer can be for others, too.
-pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
+pub(super) fn purpose(question: &ProxyRequest, kept: Option<&Stored>) -> Purpose {
     if wants_part(question, kept) || RequestDirectives::of(&question.fields).no_store {
         Purpose::Pass
     } else {
@@ -201,14 +201,14 @@ pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
 /// Whether the result of a fetch says something about the resource for others: only that of a GET whose fields are
 /// ordinary. Another method, or a field of one client, may have caused any other result. `sent`: the fields that were
 /// sent.
-pub(super) fn tells_of_the_resource(question: &Question, sent: &HeaderMap, kept: Option<&Stored>) -> bool {
+pub(super) fn tells_of_the_resource(question: &ProxyRequest, sent: &HeaderMap, kept: Option<&Stored>) -> bool {
     question.method == Method::GET && purpose(question, kept) == Purpose::Store && is_bare(sent, &Vary::NOTHING)
 }
 
 /// The fields that are sent. A stored answer is revalidated with its own validators, for all clients that it answers.
 /// `names`: what the answers are known to vary by; if one `is_seen`, these are all.
 pub(super) fn sent(
-    question: &Question,
+    question: &ProxyRequest,
     allowed: &Allowed,
     names: &[HeaderName],
     is_seen: bool,
@@ -232,7 +232,7 @@ pub(super) fn sent(
 
 /// Whether a 304 is about another answer than the stored one, which then must be asked for without conditions (RFC 9111
 /// §4.3.4).
-pub(super) fn is_of_another(question: &Question, kept: Option<&Stored>, arrived: &Arrived) -> bool {
+pub(super) fn is_of_another(question: &ProxyRequest, kept: Option<&Stored>, arrived: &Arrived) -> bool {
     let revalidates = question.method == Method::GET && purpose(question, kept) == Purpose::Store;
     let about = |kept: &Stored| {
         let [etag, date] = [&kept.etag, &kept.last_modified].map(|value| value.as_ref().map(HeaderValue::as_bytes));
@@ -243,8 +243,8 @@ pub(super) fn is_of_another(question: &Question, kept: Option<&Stored>, arrived:
 
 /// One client's question as asked in the background, for all: without what makes it that client's own, except fields
 /// that the answers vary by.
-pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
-    let mut question = Question { method: Method::GET, for_many: true, ..question.clone() };
+pub(super) fn for_everybody(question: &ProxyRequest, names: &[HeaderName]) -> ProxyRequest {
+    let mut question = ProxyRequest { method: Method::GET, for_many: true, ..question.clone() };
     for name in
         [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA, VIA, CDN_LOOP].iter().filter(|name| !names.contains(name))
     {

@@ -1,8 +1,9 @@
-//! A prefix of an object store, read and written with deadlines.
+//! The object store of a fleet: one prefix of it, read and written with deadlines.
 //!
 //! Reads, writes, lists and removes objects by their [`ObjectKey`], without knowing what they mean. Small objects are
 //! read and written whole and conditionally, large ones as streams and in parts. Each call ends in bounded time. The
-//! client is that of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica.
+//! client is that of `object_store`; [`open`] makes it from the configuration. Callers: publisher and replica;
+//! [`crate::server`] and `grandstand check` open it.
 
 mod client;
 mod error;
@@ -28,7 +29,7 @@ use super::head::FileHash;
 use super::keys::ObjectKey;
 use crate::tasks::blocking;
 
-pub(crate) use error::PrefixError;
+pub(crate) use error::BundleStoreError;
 /// When an object may be written, and one version of it, as the object store tells versions apart.
 pub(crate) use object_store::{PutMode, UpdateVersion};
 
@@ -73,7 +74,7 @@ const DIRECTORIES: [&str; 4] = ["", "full", "delta", "journal"];
 
 /// A prefix of an object store; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Prefix {
+pub(crate) struct BundleStore {
     store: Arc<dyn ObjectStore>,
     below: Path,
     /// The directory, of an object store of files.
@@ -115,7 +116,7 @@ pub(crate) struct Download {
 impl Download {
     /// The next piece; `None` at the end. Fails when nothing comes for [`PIECE`], or less than [`FLOOR`] a second for
     /// [`PACE`].
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PrefixError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BundleStoreError> {
         let period = self.period;
         let mut silence = Duration::ZERO;
         loop {
@@ -127,15 +128,15 @@ impl Download {
             let bytes = piece.as_ref().and_then(|piece| piece.as_ref()?.as_ref().ok()).map_or(0, Bytes::len);
             let all = self.pace.bytes + bytes as u64;
             let Some(pace) = self.pace.after(waited, bytes, period) else {
-                return Err(PrefixError::Drips { key: self.key.clone(), bytes: all, seconds: period.as_secs() });
+                return Err(BundleStoreError::Drips { key: self.key.clone(), bytes: all, seconds: period.as_secs() });
             };
             self.pace = pace;
             if let Some(piece) = piece {
-                return piece.transpose().map_err(|error| PrefixError::of(&self.key, &error));
+                return piece.transpose().map_err(|error| BundleStoreError::of(&self.key, &error));
             }
             silence += waited;
             if silence >= PIECE {
-                return Err(PrefixError::slow(&self.key, PIECE));
+                return Err(BundleStoreError::slow(&self.key, PIECE));
             }
         }
     }
@@ -148,7 +149,7 @@ pub(crate) fn impossible() -> PutMode {
     PutMode::Update(UpdateVersion { e_tag, version: Some("1".to_owned()) })
 }
 
-impl Prefix {
+impl BundleStore {
     fn path(&self, key: &ObjectKey) -> Path {
         // Keys have no character that a path does not take.
         let path = if self.below.as_ref().is_empty() { key.to_string() } else { format!("{}/{key}", self.below) };
@@ -161,20 +162,20 @@ impl Prefix {
 
     /// All objects of ours below the prefix, in no order. Fails if there are more than [`MOST_LISTED`], or after
     /// [`LONGEST_LIST`].
-    pub(crate) async fn list(&self) -> Result<Vec<Listed>, PrefixError> {
+    pub(crate) async fn list(&self) -> Result<Vec<Listed>, BundleStoreError> {
         let prefix = (!self.below.as_ref().is_empty()).then_some(&self.below);
         let mut objects = self.store.list(prefix);
         let (mut listed, mut seen) = (Vec::new(), 0_u64);
         let end = Instant::now() + LONGEST_LIST;
         loop {
             let next = timeout(PIECE, objects.next()).await;
-            let Some(object) = next.map_err(|_elapsed| PrefixError::slow("a list", PIECE))? else {
+            let Some(object) = next.map_err(|_elapsed| BundleStoreError::slow("a list", PIECE))? else {
                 return Ok(listed);
             };
-            let object = object.map_err(|error| PrefixError::of("the list of objects", &error))?;
+            let object = object.map_err(|error| BundleStoreError::of("the list of objects", &error))?;
             seen += 1;
             if listed.len() >= MOST_LISTED || Instant::now() >= end {
-                return Err(PrefixError::Failed(format!(
+                return Err(BundleStoreError::Failed(format!(
                     "the list of objects below the prefix is too long (at most {MOST_LISTED} objects of publishers, within \
                      {} s): it has {seen} so far, {} of them of publishers; use a prefix that has nothing else",
                     LONGEST_LIST.as_secs(),
@@ -190,10 +191,10 @@ impl Prefix {
     }
 
     /// Removes an object. One that is not there is removed already.
-    pub(crate) async fn delete(&self, key: &ObjectKey) -> Result<(), PrefixError> {
+    pub(crate) async fn delete(&self, key: &ObjectKey) -> Result<(), BundleStoreError> {
         let path = self.path(key);
         match self.within(key, CALL, self.store.delete(&path)).await {
-            Err(PrefixError::Missing(_)) => Ok(()),
+            Err(BundleStoreError::Missing(_)) => Ok(()),
             deleted => deleted,
         }
     }
@@ -204,18 +205,18 @@ impl Prefix {
         key: &ObjectKey,
         most: u64,
         known: Option<&UpdateVersion>,
-    ) -> Result<Option<(Bytes, UpdateVersion)>, PrefixError> {
+    ) -> Result<Option<(Bytes, UpdateVersion)>, BundleStoreError> {
         let if_none_match = known.and_then(|known| known.e_tag.clone());
         let is_conditional = if_none_match.is_some();
         let options = GetOptions { if_none_match, ..expecting(most) };
         let path = self.path(key);
         let answer = timeout(CALL, self.store.get_opts(&path, options)).await;
-        let answer = match answer.map_err(|_elapsed| PrefixError::slow(&key.to_string(), CALL))? {
+        let answer = match answer.map_err(|_elapsed| BundleStoreError::slow(&key.to_string(), CALL))? {
             Err(object_store::Error::NotModified { .. }) if is_conditional => return Ok(None),
             Err(object_store::Error::NotModified { .. }) => {
-                return Err(PrefixError::Failed(format!("it answered 304 to an unconditional request for {key}")));
+                return Err(BundleStoreError::Failed(format!("it answered 304 to an unconditional request for {key}")));
             }
-            answer => answer.map_err(|error| PrefixError::of(&key.to_string(), &error))?,
+            answer => answer.map_err(|error| BundleStoreError::of(&key.to_string(), &error))?,
         };
         let (e_tag, version) = (answer.meta.e_tag.clone(), answer.meta.version.clone());
         let version = UpdateVersion { e_tag, version };
@@ -223,7 +224,7 @@ impl Prefix {
         if is_conditional && known == Some(&version) {
             return Ok(None);
         }
-        let too_large = || PrefixError::TooLarge { key: key.to_string(), most };
+        let too_large = || BundleStoreError::TooLarge { key: key.to_string(), most };
         if answer.meta.size > most {
             return Err(too_large());
         }
@@ -239,14 +240,14 @@ impl Prefix {
 
     /// Whether an object has this length and this hash; an object that is missing has not. Its bytes go `into` a file, if
     /// there is one.
-    pub(crate) async fn matches<E: From<PrefixError> + From<io::Error>>(
+    pub(crate) async fn matches<E: From<BundleStoreError> + From<io::Error>>(
         &self,
         key: &ObjectKey,
         known: FileHash,
         mut into: Option<File>,
     ) -> Result<bool, E> {
         let mut download = match self.download(key, 0, known.bytes).await {
-            Err(PrefixError::Missing(_)) => return Ok(false),
+            Err(BundleStoreError::Missing(_)) => return Ok(false),
             download => download?,
         };
         let (mut hasher, mut read) = (blake3::Hasher::new(), 0);
@@ -264,7 +265,7 @@ impl Prefix {
     }
 
     /// Reads an object from the byte `from` on, as a stream. `bytes`: its length, if the object store does not say it.
-    pub(crate) async fn download(&self, key: &ObjectKey, from: u64, bytes: u64) -> Result<Download, PrefixError> {
+    pub(crate) async fn download(&self, key: &ObjectKey, from: u64, bytes: u64) -> Result<Download, BundleStoreError> {
         let range = (from > 0).then_some(GetRange::Offset(from));
         let options = GetOptions { range, ..expecting(bytes) };
         let path = self.path(key);
@@ -277,14 +278,14 @@ impl Prefix {
         Download { bytes, key: key.to_string(), pieces, period: self.period, pace: Pace::default() }
     }
 
-    /// Writes a small object. [`PrefixError::Changed`]: the condition of `mode` does not hold.
-    /// [`PrefixError::Unsupported`]: the object store has no such condition.
+    /// Writes a small object. [`BundleStoreError::Changed`]: the condition of `mode` does not hold.
+    /// [`BundleStoreError::Unsupported`]: the object store has no such condition.
     pub(crate) async fn write(
         &self,
         key: &ObjectKey,
         bytes: Bytes,
         mode: PutMode,
-    ) -> Result<UpdateVersion, PrefixError> {
+    ) -> Result<UpdateVersion, BundleStoreError> {
         let path = self.path(key);
         // Journals can be some MiB: a second more for each 64 KiB.
         let limit = CALL + Duration::from_secs(bytes.len() as u64 >> 16);
@@ -292,7 +293,9 @@ impl Prefix {
             let is_new = match mode {
                 PutMode::Overwrite => false,
                 PutMode::Create => true,
-                PutMode::Update(_) => return Err(PrefixError::Unsupported("a directory has no conditions".to_owned())),
+                PutMode::Update(_) => {
+                    return Err(BundleStoreError::Unsupported("a directory has no conditions".to_owned()));
+                }
             };
             self.file(key, limit, io::Cursor::new(bytes), is_new).await?;
             let written = self.within(key, CALL, self.store.head(&path)).await?;
@@ -304,7 +307,7 @@ impl Prefix {
     }
 
     /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
-    pub(crate) async fn write_file(&self, key: &ObjectKey, mut file: File, bytes: u64) -> Result<(), PrefixError> {
+    pub(crate) async fn write_file(&self, key: &ObjectKey, mut file: File, bytes: u64) -> Result<(), BundleStoreError> {
         if self.directory.is_some() {
             // A second more for each MiB.
             let limit = PART_TIME + Duration::from_secs(bytes >> 20);
@@ -343,20 +346,20 @@ impl Prefix {
         limit: Duration,
         from: impl io::Read + Send + 'static,
         is_new: bool,
-    ) -> Result<(), PrefixError> {
+    ) -> Result<(), BundleStoreError> {
         let path = self.directory.as_ref().map(|directory| directory.join(key.to_string())).unwrap_or_default();
         let shown = path.display().to_string();
         // The thread goes on after the limit, so an object may come late. A head that does so is an older one for the next
         // look, and the publisher replaces it.
         let written = timeout(limit, blocking(move || files::write(&path, from, is_new))).await;
-        written.map_err(|_elapsed| PrefixError::slow(&key.to_string(), limit))?.map_err(|source| {
+        written.map_err(|_elapsed| BundleStoreError::slow(&key.to_string(), limit))?.map_err(|source| {
             let error = match source.kind() {
                 io::ErrorKind::AlreadyExists => {
                     object_store::Error::AlreadyExists { path: shown, source: Box::new(source) }
                 }
                 _ => object_store::Error::Generic { store: "LocalFileSystem", source: Box::new(source) },
             };
-            PrefixError::of(&key.to_string(), &error)
+            BundleStoreError::of(&key.to_string(), &error)
         })
     }
 
@@ -365,7 +368,7 @@ impl Prefix {
     ///
     /// An object is written to `<name>#<number>` first, and no list shows that. Other object stores have parts of
     /// large objects instead, which rules of the bucket remove.
-    pub(crate) fn sweep(&self, older: Duration) -> Result<(), PrefixError> {
+    pub(crate) fn sweep(&self, older: Duration) -> Result<(), BundleStoreError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         for below in DIRECTORIES {
             // It is made with its first object.
@@ -379,7 +382,7 @@ impl Prefix {
                 let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
                 let is_old = age.is_some_and(|age| age > older);
                 if is_old && is_unfinished(below, &name.to_string_lossy()) {
-                    fs::remove_file(entry.path()).map_err(|error| PrefixError::Failed(error.to_string()))?;
+                    fs::remove_file(entry.path()).map_err(|error| BundleStoreError::Failed(error.to_string()))?;
                 }
             }
         }
@@ -392,9 +395,9 @@ impl Prefix {
         key: &ObjectKey,
         limit: Duration,
         call: impl Future<Output = object_store::Result<T>>,
-    ) -> Result<T, PrefixError> {
-        let answer = timeout(limit, call).await.map_err(|_elapsed| PrefixError::slow(&key.to_string(), limit))?;
-        answer.map_err(|error| PrefixError::of(&key.to_string(), &error))
+    ) -> Result<T, BundleStoreError> {
+        let answer = timeout(limit, call).await.map_err(|_elapsed| BundleStoreError::slow(&key.to_string(), limit))?;
+        answer.map_err(|error| BundleStoreError::of(&key.to_string(), &error))
     }
 }
 
@@ -416,7 +419,7 @@ fn is_object(below: &str, name: &str) -> bool {
 }
 
 /// The next bytes of a file, and the file again.
-async fn piece(mut file: File, bytes: u64) -> Result<(File, PutPayload), PrefixError> {
+async fn piece(mut file: File, bytes: u64) -> Result<(File, PutPayload), BundleStoreError> {
     let read = blocking(move || {
         let mut piece = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         file.read_exact(&mut piece).map(|()| (file, PutPayload::from(piece)))

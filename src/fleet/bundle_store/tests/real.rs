@@ -22,7 +22,7 @@ fn now() -> Duration {
 }
 
 /// A place that nobody else uses, also when tests begin at the same tick of the clock.
-fn place() -> Prefix {
+fn place() -> BundleStore {
     static PLACES: AtomicUsize = AtomicUsize::new(0);
     let options = given("OPTIONS");
     let options = options.lines().filter_map(|line| line.split_once('='));
@@ -31,10 +31,10 @@ fn place() -> Prefix {
     let url = format!("{}/place/{}-{nth}", given("URL"), now().as_nanos());
     let text = format!("[publish]\nurl = \"{url}\"\n[publish.options]\n{}\n", options.join("\n"));
     let config = Config::from_text(&text).unwrap().config.publish;
-    Prefix::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options, &config.proxy).unwrap()
+    BundleStore::open(&config.url.expect("GRANDSTAND_STORE_URL"), &config.options, &config.proxy).unwrap()
 }
 
-async fn tag(place: &Prefix, key: &ObjectKey) -> Option<String> {
+async fn tag(place: &BundleStore, key: &ObjectKey) -> Option<String> {
     let listed = place.list().await.unwrap();
     listed.into_iter().find(|object| object.key == *key).unwrap().tag
 }
@@ -45,9 +45,9 @@ async fn a_real_store_writes_reads_lists_and_removes() {
     let place = place();
     assert_eq!(place.list().await.unwrap(), []);
     assert!(
-        matches!(place.read(&ObjectKey::Head, 100, None).await, Err(PrefixError::Missing(key)) if key == "head.json")
+        matches!(place.read(&ObjectKey::Head, 100, None).await, Err(BundleStoreError::Missing(key)) if key == "head.json")
     );
-    assert!(matches!(place.download(&journal(1), 0, 1).await, Err(PrefixError::Missing(_))));
+    assert!(matches!(place.download(&journal(1), 0, 1).await, Err(BundleStoreError::Missing(_))));
     let written = place.write(&ObjectKey::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     assert_eq!(text(&place, &ObjectKey::Head).await, "one");
     let (_, read) = place.read(&ObjectKey::Head, 100, None).await.unwrap().unwrap();
@@ -58,7 +58,7 @@ async fn a_real_store_writes_reads_lists_and_removes() {
         let found = place.read(&ObjectKey::Head, 100, Some(known)).await.unwrap();
         assert!(matches!(found, Some((bytes, _)) if bytes == "another"));
     }
-    assert!(matches!(place.read(&ObjectKey::Head, 6, None).await, Err(PrefixError::TooLarge { most: 6, .. })));
+    assert!(matches!(place.read(&ObjectKey::Head, 6, None).await, Err(BundleStoreError::TooLarge { most: 6, .. })));
     let second = tag(&place, &ObjectKey::Head).await;
     assert!(first.is_some() && first != second, "lists tell versions apart: {first:?} {second:?}");
     let listed = place.list().await.unwrap();
@@ -97,9 +97,9 @@ async fn a_real_store_has_the_conditions_that_it_is_known_for() {
     let (place, known) = (place(), given("CONDITIONS"));
     let one = || Bytes::from_static(b"one");
     let first = place.write(&ObjectKey::Head, one(), PutMode::Overwrite).await.unwrap();
-    let refused = |written: Result<UpdateVersion, PrefixError>| match written {
-        Err(PrefixError::Changed(_) | PrefixError::Missing(_)) => true,
-        Ok(_) | Err(PrefixError::Unsupported(_) | PrefixError::Failed(_)) => false,
+    let refused = |written: Result<UpdateVersion, BundleStoreError>| match written {
+        Err(BundleStoreError::Changed(_) | BundleStoreError::Missing(_)) => true,
+        Ok(_) | Err(BundleStoreError::Unsupported(_) | BundleStoreError::Failed(_)) => false,
         Err(error) => panic!("{error}"),
     };
     let creates = refused(place.write(&ObjectKey::Head, one(), PutMode::Create).await);
@@ -112,7 +112,7 @@ async fn a_real_store_has_the_conditions_that_it_is_known_for() {
             place.write(&ObjectKey::Head, Bytes::from_static(b"two"), PutMode::Update(first.clone())).await.unwrap();
         assert!(matches!(
             place.write(&ObjectKey::Head, one(), PutMode::Update(first)).await,
-            Err(PrefixError::Changed(_))
+            Err(BundleStoreError::Changed(_))
         ));
         assert_eq!(text(&place, &ObjectKey::Head).await, "two");
         place.write(&ObjectKey::Head, one(), PutMode::Update(second)).await.unwrap();

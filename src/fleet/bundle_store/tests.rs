@@ -13,17 +13,17 @@ use super::*;
 use crate::api::hash::Digest;
 use crate::config::Config;
 
-fn place(directory: &std::path::Path) -> Prefix {
+fn place(directory: &std::path::Path) -> BundleStore {
     let text = format!("[publish]\nurl = \"file://{}/a/store\"", directory.display());
     let config = Config::from_text(&text).unwrap().config.publish;
-    Prefix::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
+    BundleStore::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
 }
 
 fn journal(n: u8) -> ObjectKey {
     ObjectKey::parse(&format!("journal/{n:016x}")).unwrap()
 }
 
-async fn text(place: &Prefix, key: &ObjectKey) -> String {
+async fn text(place: &BundleStore, key: &ObjectKey) -> String {
     let (bytes, _) = place.read(key, 100, None).await.unwrap().expect("there was no condition");
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -34,7 +34,7 @@ async fn an_object_is_written_read_listed_and_removed() {
     let place = place(dir.path());
     assert_eq!(place.list().await.unwrap(), []);
     assert!(
-        matches!(place.read(&ObjectKey::Head, 100, None).await, Err(PrefixError::Missing(key)) if key == "head.json")
+        matches!(place.read(&ObjectKey::Head, 100, None).await, Err(BundleStoreError::Missing(key)) if key == "head.json")
     );
     place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let before = SystemTime::now();
@@ -57,23 +57,23 @@ async fn a_new_object_takes_no_other_s_name_and_leaves_nothing_unfinished() {
     let place = place(dir.path());
     place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Create).await.unwrap();
     let again = place.write(&journal(1), Bytes::from_static(b"two"), PutMode::Create).await;
-    assert!(matches!(again, Err(PrefixError::Changed(_))), "{again:?}");
+    assert!(matches!(again, Err(BundleStoreError::Changed(_))), "{again:?}");
     assert!(matches!(
         place.write(&ObjectKey::Head, Bytes::new(), impossible()).await,
-        Err(PrefixError::Unsupported(_))
+        Err(BundleStoreError::Unsupported(_))
     ));
     let names = fs::read_dir(dir.path().join("a/store/journal")).unwrap().count();
     assert_eq!((text(&place, &journal(1)).await.as_str(), names), ("one", 1));
 }
 
-fn web_place(url: &str) -> Prefix {
+fn web_place(url: &str) -> BundleStore {
     let text = format!("[replica]\nurl = {url:?}\n[bundle]\ntrusted_keys = [\"RW{}\"]", "A".repeat(54));
     let config = Config::from_text(&text).unwrap().config.replica;
-    Prefix::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
+    BundleStore::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
 }
 
 /// A place on a web server that gives this answer to everything.
-async fn answering(answer: Vec<u8>) -> Prefix {
+async fn answering(answer: Vec<u8>) -> BundleStore {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -104,7 +104,7 @@ async fn an_object_is_the_same_without_a_length_in_chunks_and_compressed_unasked
         let place = answering(answer("200 OK", fields, body)).await;
         assert_eq!(text(&place, &ObjectKey::Head).await, "object", "{fields}");
         assert!(
-            matches!(place.read(&ObjectKey::Head, 5, None).await, Err(PrefixError::TooLarge { most: 5, .. })),
+            matches!(place.read(&ObjectKey::Head, 5, None).await, Err(BundleStoreError::TooLarge { most: 5, .. })),
             "{fields}"
         );
         let mut download = place.download(&journal(1), 0, 6).await.unwrap();
@@ -113,14 +113,17 @@ async fn an_object_is_the_same_without_a_length_in_chunks_and_compressed_unasked
             (6, Some(Bytes::from_static(b"object"))),
             "{fields}"
         );
-        assert!(place.matches::<PrefixError>(&journal(1), FileHash::of(b"object"), None).await.unwrap(), "{fields}");
+        assert!(
+            place.matches::<BundleStoreError>(&journal(1), FileHash::of(b"object"), None).await.unwrap(),
+            "{fields}"
+        );
     }
     let part = "Content-Range: bytes 3-5/6\r\n";
     let place = answering(answer("206 Partial Content", &format!("{part}Content-Length: 3\r\n"), b"ect")).await;
     assert_eq!(place.download(&journal(1), 3, 6).await.unwrap().next().await.unwrap().unwrap(), "ect");
     let place = answering(answer("206 Partial Content", &format!("{part}Content-Encoding: gzip\r\n"), &gzip)).await;
     let begins_again = place.download(&journal(1), 3, 6).await.err();
-    assert!(matches!(begins_again, Some(PrefixError::Unsupported(_))), "{begins_again:?}");
+    assert!(matches!(begins_again, Some(BundleStoreError::Unsupported(_))), "{begins_again:?}");
 }
 
 /// Each piece comes in time, and the object would take minutes.
@@ -141,8 +144,8 @@ async fn an_object_that_comes_in_drops_is_given_up() {
             });
         }
     });
-    let place = Prefix { period: Duration::from_secs(2), ..web_place(&url) };
-    let drips = |error| matches!(error, PrefixError::Drips { seconds: 2, bytes: 1.., .. });
+    let place = BundleStore { period: Duration::from_secs(2), ..web_place(&url) };
+    let drips = |error| matches!(error, BundleStoreError::Drips { seconds: 2, bytes: 1.., .. });
     let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
     assert!(drips(place.read(&ObjectKey::Head, 60_000, None).await.unwrap_err()), "small objects, too");
@@ -154,7 +157,8 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
     for n in 0..=MOST_LISTED {
         store.put(&Path::from(format!("a/foreign/{n}")), "x".into()).await.unwrap();
     }
-    let place = Prefix { store: Arc::new(store), below: Path::from("a"), directory: None, proxy: None, period: PACE };
+    let place =
+        BundleStore { store: Arc::new(store), below: Path::from("a"), directory: None, proxy: None, period: PACE };
     place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let listed = place.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key), (1, &journal(1)));
@@ -172,7 +176,7 @@ async fn a_known_version_is_not_read_again() {
     assert!(
         matches!(place.read(&ObjectKey::Head, 100, Some(&read)).await.unwrap(), Some((bytes, _)) if bytes == "another")
     );
-    assert!(matches!(place.read(&ObjectKey::Head, 6, None).await, Err(PrefixError::TooLarge { most: 6, .. })));
+    assert!(matches!(place.read(&ObjectKey::Head, 6, None).await, Err(BundleStoreError::TooLarge { most: 6, .. })));
 }
 
 #[tokio::test]
@@ -181,9 +185,9 @@ async fn a_directory_creates_conditionally_and_does_not_replace_conditionally() 
     let place = place(dir.path());
     let one = || Bytes::from_static(b"one");
     let version = place.write(&ObjectKey::Head, one(), PutMode::Create).await.unwrap();
-    assert!(matches!(place.write(&ObjectKey::Head, one(), PutMode::Create).await, Err(PrefixError::Changed(_))));
+    assert!(matches!(place.write(&ObjectKey::Head, one(), PutMode::Create).await, Err(BundleStoreError::Changed(_))));
     for condition in [PutMode::Update(version), impossible()] {
-        assert!(matches!(place.write(&ObjectKey::Head, one(), condition).await, Err(PrefixError::Unsupported(_))));
+        assert!(matches!(place.write(&ObjectKey::Head, one(), condition).await, Err(BundleStoreError::Unsupported(_))));
     }
 }
 
@@ -214,7 +218,7 @@ async fn a_directory_that_must_not_be_written_is_forbidden() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "a file where a directory must be").unwrap();
     let error = place(dir.path()).write(&ObjectKey::Head, Bytes::new(), PutMode::Overwrite).await.unwrap_err();
-    assert!(!error.to_string().is_empty() && !matches!(error, PrefixError::Missing(_)), "{error:?}");
+    assert!(!error.to_string().is_empty() && !matches!(error, BundleStoreError::Missing(_)), "{error:?}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Position of a copy elsewhere: the snapshot that it has, and up to where it has the changes of details.
 //!
 //! It names that by the id of a snapshot, or by a token: `<snapshot>-<epoch>-<place>-<bundle>`. Epoch and place
-//! ([`crate::data::store::places`]) are exact, and hold for this data directory; the digest of a bundle holds wherever
+//! ([`crate::data::store::positions`]) are exact, and hold for this data directory; the digest of a bundle holds wherever
 //! the same chain is published or was followed to that bundle. A token has what is known of both.
 //!
 //! The snapshot is exactly that of the copy: between an earlier one and the next, a listing may have come and gone. The
 //! place may be earlier than what the copy has of the details, and is never later: it may get one twice, and misses
-//! none. Callers: [`crate::edge::answer`]; [`super`] marks each switch, and forgets old marks with the journal.
+//! none. Callers: [`crate::edge::dumps`]; [`super`] marks each switch, and forgets old marks with the journal.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use crate::api::hash::Digest;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::journal::Journal;
 use crate::data::snapshot::pointer::Snapshot;
-use crate::data::store::{EpochPlace, Mark, MarkAt, States, StoreError};
+use crate::data::store::{ChangePosition, Mark, MarkAt, States, StoreError};
 
 /// The most marks that are kept. A publisher makes at most one each minute, and two with each snapshot.
 const MOST_MARKS: usize = 1 << 14;
@@ -73,7 +73,7 @@ impl Snapshots {
     fn place_here(&self, id: &str, epoch: &str, place: &str) -> Result<Option<Mark>, StoreError> {
         let read = || {
             let epoch = u64::from_be_bytes(Digest::<8>::parse(epoch)?.0);
-            Some((SnapshotId::parse(id)?, EpochPlace { epoch, place: place.parse().ok()? }))
+            Some((SnapshotId::parse(id)?, ChangePosition { epoch, place: place.parse().ok()? }))
         };
         let Some((snapshot, at)) = read() else { return Ok(None) };
         Ok(self.store().knows_place(at)?.then_some(Mark { snapshot, place: Some(at) }))
@@ -83,7 +83,7 @@ impl Snapshots {
     /// characters `0-9a-f-`. Blocks.
     pub fn next_token(&self, shown: &Snapshot) -> Result<String, StoreError> {
         let mut token = shown.dataset.id.to_string();
-        if let Some(EpochPlace { epoch, place }) = self.store().epoch_place()? {
+        if let Some(ChangePosition { epoch, place }) = self.store().epoch_place()? {
             let _ = write!(token, "-{epoch:016x}-{place}");
         }
         let published = self.0.held.lock().chained.as_ref().map(|(_, bundle)| bundle.to_string());

@@ -13,7 +13,7 @@ use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshots::export::{Exported, Unsent};
 use crate::data::snapshots::follow::{Followed, ImportOutcome, Taken};
 use crate::data::snapshots::import::Trust;
-use crate::data::store::{EpochPlace, MarkAt};
+use crate::data::store::{ChangePosition, MarkAt};
 
 fn put(rig: &Rig, id: u64, text: &str) {
     rig.snapshots.store().put_details(&[detail(id, &format!(r#"{{"is":"{text}"}}"#))]).unwrap();
@@ -105,7 +105,7 @@ fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> Opened {
 }
 
 /// The snapshot and the place of a bundle that was published.
-fn after(rig: &Rig, bundle: &Digest) -> (SnapshotId, Option<EpochPlace>) {
+fn after(rig: &Rig, bundle: &Digest) -> (SnapshotId, Option<ChangePosition>) {
     let mark = rig.snapshots.store().mark(bundle).unwrap().unwrap();
     (mark.snapshot, mark.place)
 }

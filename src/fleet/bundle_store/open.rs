@@ -19,7 +19,7 @@ use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, R
 use url::Position;
 
 use super::client::StoreConnector;
-use super::{CALL, PACE, Prefix, PrefixError};
+use super::{BundleStore, BundleStoreError, CALL, PACE};
 use crate::config::{ObjectStoreUrl, PASSWORD, Proxy, StoreKind, StoreOptions, USERNAME};
 
 /// A pause before each retry of a small call, doubled each time. Longer ones are up to the caller.
@@ -52,8 +52,8 @@ macro_rules! build {
     }};
 }
 
-impl Prefix {
-    pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions, proxy: &Proxy) -> Result<Self, PrefixError> {
+impl BundleStore {
+    pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions, proxy: &Proxy) -> Result<Self, BundleStoreError> {
         let connector = StoreConnector { proxy: proxy.clone(), authorization: basic(options) };
         let (store, endpoint): (Arc<dyn ObjectStore>, _) = match url.kind() {
             StoreKind::S3 => {
@@ -116,7 +116,7 @@ fn retries() -> RetryConfig {
 }
 
 /// The library's messages about options may show their values; its keys are enough.
-fn wrong(error: &object_store::Error) -> PrefixError {
+fn wrong(error: &object_store::Error) -> BundleStoreError {
     let text = match error {
         object_store::Error::Generic { source, .. } => source.to_string(),
         error => error.to_string(),
@@ -125,5 +125,5 @@ fn wrong(error: &object_store::Error) -> PrefixError {
         Some((_, kind)) => format!("the value (not shown) is not a {}", kind.to_lowercase()),
         None => text,
     };
-    PrefixError::Options(shown)
+    BundleStoreError::Options(shown)
 }

@@ -18,7 +18,7 @@ const NO_CREDENTIALS: &str = "no credentials are set (for S3: AWS_ACCESS_KEY_ID 
 const METADATA: [&str; 2] = ["http://169.254.169.254/", "http://metadata.google.internal/"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PrefixError {
+pub(crate) enum BundleStoreError {
     /// The configuration does not make a client.
     #[error("{0}")]
     Options(String),
@@ -61,13 +61,13 @@ pub(crate) enum PrefixError {
     File(String),
 }
 
-impl From<io::Error> for PrefixError {
+impl From<io::Error> for BundleStoreError {
     fn from(error: io::Error) -> Self {
         Self::File(error.to_string())
     }
 }
 
-impl PrefixError {
+impl BundleStoreError {
     /// The word for metrics.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
@@ -227,7 +227,7 @@ mod tests {
     fn causes_in_the_system_are_told_apart() {
         let of = |kind: std::io::ErrorKind| {
             let source = Box::new(std::io::Error::from(kind));
-            PrefixError::of("head.json", &object_store::Error::Generic { store: "X", source }).as_str()
+            BundleStoreError::of("head.json", &object_store::Error::Generic { store: "X", source }).as_str()
         };
         assert_eq!(of(std::io::ErrorKind::StorageFull), "full");
         assert_eq!(of(std::io::ErrorKind::ReadOnlyFilesystem), "forbidden");
@@ -238,7 +238,7 @@ mod tests {
     fn an_error_says_what_helps() {
         let told = |store, text: &str| {
             let source = Box::new(std::io::Error::other(text.to_owned()));
-            PrefixError::of("full/x.gsb", &object_store::Error::Generic { store, source }).to_string()
+            BundleStoreError::of("full/x.gsb", &object_store::Error::Generic { store, source }).to_string()
         };
         let role = "Error performing PUT http://169.254.169.254/latest/api/token in 1s - Server returned 403";
         assert!(told("S3", role).starts_with("no credentials are set (for S3: AWS_ACCESS_KEY_ID and"));
@@ -248,7 +248,7 @@ mod tests {
         assert!(told("S3", bucket).ends_with("404 Not Found: NoSuchBucket: It is not there"), "{}", told("S3", bucket));
         let source = Box::new(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         let error = object_store::Error::Generic { store: "LocalFileSystem", source };
-        let (told, word) = (PrefixError::of("x", &error).to_string(), PrefixError::of("x", &error).as_str());
+        let (told, word) = (BundleStoreError::of("x", &error).to_string(), BundleStoreError::of("x", &error).as_str());
         assert!(told.contains("make it writable for the user that grandstand runs as"), "{told}");
         assert_eq!(word, "forbidden");
     }

@@ -58,7 +58,7 @@ impl From<Slow> for Problem {
 
 /// The bytes that are held for a connection, or for all of a household.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Quota {
     /// For answers.
     held: AtomicUsize,
     /// For requests that wait.
@@ -73,7 +73,7 @@ pub(crate) struct Room {
 /// read never touch it.
 pub(crate) type AllRooms = Arc<AtomicUsize>;
 
-impl Room {
+impl Quota {
     pub(crate) fn of_household(all: &AllRooms) -> Self {
         Self::new(OF_HOUSEHOLD, Some(all.clone()))
     }
@@ -138,21 +138,21 @@ impl Room {
 
 /// What is held for a connection and its household.
 #[derive(Debug)]
-pub(crate) struct Unread {
-    connection: Room,
+pub(crate) struct Backlog {
+    connection: Quota,
     /// `None` for a proxy.
-    household: Option<Arc<Room>>,
+    household: Option<Arc<Quota>>,
     /// How many bytes the client has taken. Only HTTP/2 counts them.
     taken: AtomicU64,
     /// For the frames that may still wait.
     frames: Arc<Semaphore>,
 }
 
-impl Unread {
+impl Backlog {
     /// Nothing, for a connection of this household; `None`: of a proxy.
-    pub(crate) fn of(household: Option<Arc<Room>>) -> Self {
+    pub(crate) fn of(household: Option<Arc<Quota>>) -> Self {
         let frames = Arc::new(Semaphore::new(FRAMES));
-        Self { connection: Room::new(OF_CONNECTION, None), household, taken: AtomicU64::new(0), frames }
+        Self { connection: Quota::new(OF_CONNECTION, None), household, taken: AtomicU64::new(0), frames }
     }
 
     /// How many bytes of answers are held for the connection; 0 for a proxy.
@@ -167,7 +167,7 @@ impl Unread {
 
     /// Whether so much waits that nothing more may.
     pub(crate) fn is_overdrawn(&self) -> bool {
-        self.connection.is_overdrawn() || self.household.as_deref().is_some_and(Room::is_overdrawn)
+        self.connection.is_overdrawn() || self.household.as_deref().is_some_and(Quota::is_overdrawn)
     }
 
     /// Waits until there is room for one more answer, as long as the client reads others.
@@ -261,7 +261,7 @@ impl Unread {
 /// Bytes that count.
 #[derive(Debug)]
 pub(crate) struct Held {
-    unread: Arc<Unread>,
+    unread: Arc<Backlog>,
     bytes: usize,
     waits: bool,
 }
@@ -293,8 +293,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_goes_on_one_after_the_other_when_there_is_room() {
-        let household = Arc::new(Room::of_household(&AllRooms::default()));
-        let [one, other] = [(); 2].map(|()| Arc::new(Unread::of(Some(household.clone()))));
+        let household = Arc::new(Quota::of_household(&AllRooms::default()));
+        let [one, other] = [(); 2].map(|()| Arc::new(Backlog::of(Some(household.clone()))));
         let large = one.hold(OF_HOUSEHOLD);
         assert!(!other.has_room() && !other.is_overdrawn(), "because of the household");
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(other.room())).collect();
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn requests_that_wait_take_no_room_from_answers_and_are_bounded_with_them() {
-        let household = Arc::new(Room::of_household(&AllRooms::default()));
-        let open: Vec<_> = (0..8).map(|_| Arc::new(Unread::of(Some(household.clone())))).collect();
+        let household = Arc::new(Quota::of_household(&AllRooms::default()));
+        let open: Vec<_> = (0..8).map(|_| Arc::new(Backlog::of(Some(household.clone())))).collect();
         let mut waiting: Vec<_> = open.iter().map(|unread| unread.wait(OF_CONNECTION)).collect();
         assert!(open.iter().all(|unread| unread.has_room() && unread.is_overdrawn() && unread.held() == 0));
         waiting.pop();
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_is_there_counts_beyond_the_bounds_and_until_its_last_part_is_gone() {
-        let unread = Arc::new(Unread::of(Some(Arc::new(Room::of_household(&AllRooms::default())))));
+        let unread = Arc::new(Backlog::of(Some(Arc::new(Quota::of_household(&AllRooms::default())))));
         let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_CONNECTION]));
         assert!(!unread.has_room() && unread.is_overdrawn());
         assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(unread.held(), 2 * OF_CONNECTION);
         drop(part);
         assert!(unread.has_room() && unread.held() == 0);
-        let proxy = Arc::new(Unread::of(None));
+        let proxy = Arc::new(Backlog::of(None));
         let _all = proxy.hold(usize::MAX);
         assert!(proxy.has_room() && !proxy.is_overdrawn(), "a proxy has many clients");
     }

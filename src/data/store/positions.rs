@@ -1,4 +1,5 @@
-//! Places: positions in the order in which details change, so that what has changed since an event is known.
+//! Change positions (*places*, for short) in the order in which details change, so that what has changed since an event is
+//! known.
 //!
 //! The place of a moment is the one that the next new or changed detail gets. What happened then is a *mark*: a snapshot
 //! became current, or the details of a bundle were listed or taken. It is written with what it marks. If the same happens
@@ -34,14 +35,14 @@ const MOST_EPOCHS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Details that arrived or changed later lie here and behind; `None`: at the beginning.
-    pub place: Option<EpochPlace>,
+    pub place: Option<ChangePosition>,
     /// The snapshot that was current then, or is in the bundle.
     pub snapshot: SnapshotId,
 }
 
 /// A place as it can be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EpochPlace {
+pub(crate) struct ChangePosition {
     pub epoch: u64,
     pub place: u64,
 }
@@ -51,7 +52,7 @@ pub(crate) enum MarkAt {
     /// The place after all details that are written in the same transaction.
     End,
     /// This place; `None`: the beginning. Of another file, or of this one before a repair: nothing is marked.
-    Place(Option<EpochPlace>),
+    Place(Option<ChangePosition>),
 }
 
 /// A mark that is written with something else.
@@ -126,20 +127,20 @@ fn next_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
 }
 
 /// The numbers of the epochs and the places at which they begin, the last one last.
-fn epochs(states: &impl ReadableTable<&'static str, Sealed>) -> Result<Vec<EpochPlace>, Fault> {
+fn epochs(states: &impl ReadableTable<&'static str, Sealed>) -> Result<Vec<ChangePosition>, Fault> {
     let Some(sealed) = states.get(EPOCHS)? else { return Ok(Vec::new()) };
     let (epochs, _) = coding::unseal(state::TABLE, EPOCHS.as_bytes(), sealed.value())?.as_chunks::<16>();
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    Ok(epochs.iter().map(|both| EpochPlace { epoch: number(&both[..8]), place: number(&both[8..]) }).collect())
+    Ok(epochs.iter().map(|both| ChangePosition { epoch: number(&both[..8]), place: number(&both[8..]) }).collect())
 }
 
 /// Whether a place is of these epochs, the last of which ends at `end`.
-fn is_among(epochs: &[EpochPlace], at: EpochPlace, end: u64) -> bool {
+fn is_among(epochs: &[ChangePosition], at: ChangePosition, end: u64) -> bool {
     let own = epochs.iter().position(|one| one.epoch == at.epoch);
     own.is_some_and(|own| at.place <= epochs.get(own + 1).map_or(end, |next| next.place))
 }
 
-fn knows(transaction: &ReadTransaction, at: EpochPlace) -> Result<bool, Fault> {
+fn knows(transaction: &ReadTransaction, at: ChangePosition) -> Result<bool, Fault> {
     Ok(is_among(&epochs(&transaction.open_table(database::STATE)?)?, at, next_of(transaction)?))
 }
 
@@ -149,7 +150,7 @@ pub(super) fn begin_epoch(transaction: &WriteTransaction, epoch: u64) -> Result<
     let mut states = transaction.open_table(database::STATE)?;
     let mut all = epochs(&states)?;
     if all.last().is_none_or(|last| last.epoch != epoch) {
-        all.push(EpochPlace { epoch, place });
+        all.push(ChangePosition { epoch, place });
         let kept = &all[all.len().saturating_sub(MOST_EPOCHS)..];
         let bytes = kept.iter().flat_map(|one| [one.epoch.to_le_bytes(), one.place.to_le_bytes()]).flatten().collect();
         states.insert(EPOCHS, coding::seal(state::TABLE, EPOCHS.as_bytes(), bytes).as_slice())?;
@@ -160,7 +161,7 @@ pub(super) fn begin_epoch(transaction: &WriteTransaction, epoch: u64) -> Result<
 impl Store {
     /// The listings whose details arrived or changed from a place on, or since the beginning, in this order, each once.
     /// Removed ones are not among them. `None`: the place is not of this file.
-    pub(crate) fn details_since(&self, since: Option<EpochPlace>) -> Result<Option<Vec<ListingId>>, StoreError> {
+    pub(crate) fn details_since(&self, since: Option<ChangePosition>) -> Result<Option<Vec<ListingId>>, StoreError> {
         self.handle.read(|transaction| {
             let place = match since {
                 Some(at) if !knows(transaction, at)? => return Ok(None),
@@ -173,15 +174,15 @@ impl Store {
     }
 
     /// The place of this moment; `None`: no detail has arrived since there are epochs.
-    pub(crate) fn epoch_place(&self) -> Result<Option<EpochPlace>, StoreError> {
+    pub(crate) fn epoch_place(&self) -> Result<Option<ChangePosition>, StoreError> {
         self.handle.read(|transaction| {
             let Some(last) = epochs(&transaction.open_table(database::STATE)?)?.pop() else { return Ok(None) };
-            Ok(Some(EpochPlace { place: next_of(transaction)?, ..last }))
+            Ok(Some(ChangePosition { place: next_of(transaction)?, ..last }))
         })
     }
 
     /// Whether a place that was remembered elsewhere is one of this file.
-    pub(crate) fn knows_place(&self, remembered: EpochPlace) -> Result<bool, StoreError> {
+    pub(crate) fn knows_place(&self, remembered: ChangePosition) -> Result<bool, StoreError> {
         self.handle.read(|transaction| knows(transaction, remembered))
     }
 
@@ -190,7 +191,7 @@ impl Store {
         // Before the mark: no mark of a file before a repair gets an epoch from after it.
         let last = self.epoch_place()?;
         let mark = self.state_as(&format!("{MARK}{name}"), decode)?.flatten();
-        Ok(mark.map(|(place, snapshot)| Mark { place: last.map(|last| EpochPlace { place, ..last }), snapshot }))
+        Ok(mark.map(|(place, snapshot)| Mark { place: last.map(|last| ChangePosition { place, ..last }), snapshot }))
     }
 
     /// The names of all marks, with their places in this file and their snapshots.
