@@ -318,6 +318,12 @@ impl Permit {
         self
     }
 
+    /// Its request is not sent yet: dropped now, it costs no slot.
+    pub(crate) fn unsent(mut self) -> Self {
+        self.end = Some(End::Unused);
+        self
+    }
+
     /// The answer arrived; without this call the request counts a little longer.
     pub fn answered(mut self) {
         self.end = Some(End::Answered);

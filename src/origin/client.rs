@@ -343,12 +343,15 @@ impl OriginClient {
         loop {
             let given = asker.slot.as_ref().and_then(|slot| slot.lock().take());
             let permit = match given {
-                Some(permit) => permit.sent(),
+                Some(permit) => permit,
                 None if asker.spare => self.budget.acquire_spare(client).await?,
                 None => self.budget.acquire(class, client, patience).await?,
             };
+            // Who finds no place on the wire gives the slot back.
+            let permit = permit.unsent();
             // After the slot: the owner of a place waits for no slot, so this wait ends.
             let place = self.place(asker, came).await?;
+            let permit = permit.sent();
             self.status.sent(class);
             let (asked, began) = (self.clock.now_wall(), self.clock.now_mono());
             match send().await {

@@ -65,6 +65,30 @@ async fn a_304_about_another_answer_is_asked_about_once_more_and_a_second_one_is
     }
 }
 
+/// An origin that never answers.
+struct Silent;
+
+#[async_trait]
+impl Transport for Silent {
+    async fn fetch(&self, _: &Method, _: Url, _: HeaderMap) -> Result<Arrival, TransportError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_no_place_on_the_wire_gives_the_slot_of_the_budget_back() {
+    let client = client_over(Arc::new(Silent)).with_most_on_the_wire(1);
+    let free = || client.budget().view().free;
+    let all = free();
+    let asker = |patience| Asker::client(None, Duration::from_secs(patience));
+    let mut first = Box::pin(client.ask("/a", None, asker(60)));
+    assert!(futures_util::poll!(first.as_mut()).is_pending());
+    assert_eq!(free(), all - 1);
+    let second = client.ask("/b", None, asker(1)).await;
+    assert!(matches!(second, Err(AskError::Spent(_))), "{second:?}");
+    assert_eq!(free(), all - 1);
+}
+
 fn error(status: u16, path: &str, seconds: Option<u64>) -> AskError {
     AskError::Status { status, path: path.to_owned(), retry_after: seconds.map(Duration::from_secs) }
 }
