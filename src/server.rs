@@ -245,6 +245,7 @@ impl Server {
 
         tracing::info!("stopping: requests in flight are finished");
         Systemd::stopping(reload.settings.load().drain);
+        status.telemetry.stop();
         let ending = *followed.as_ref().unwrap_or(&Ending::AtOnce);
         let drain = Drain { settings: &reload.settings, in_flight: &in_flight, connections: &reload.connections };
         drain.run(ending, !are_passed, || services.stop());

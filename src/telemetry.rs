@@ -14,7 +14,7 @@ pub(crate) mod throttle;
 pub(crate) mod timing;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::words::named;
@@ -117,13 +117,14 @@ impl Default for Shard {
     }
 }
 
-/// The counters; cheap to clone.
+/// The counters, and whether the server stops; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Telemetry {
     answers: Arc<AnswerCounters>,
     pub connections: ConnectionCounters,
     /// Connections that were closed because of the PROXY protocol, by reason.
     pub headers_refused: ByLabels<&'static str>,
+    stops: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -139,6 +140,15 @@ struct AnswerCounters {
 }
 
 impl Telemetry {
+    /// The server stops: from now on it is not ready.
+    pub(crate) fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stops(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
     /// Counts an answer. `outcome` says how it came about.
     pub(crate) fn answered(&self, route: RouteLabel, outcome: &'static str, source: Source, status: u16, bytes: usize) {
         let inner = &*self.answers;

@@ -134,7 +134,9 @@ impl Responder {
                     None => constant_headers.problem(plain(), &Problem::unknown_path(&target[..])),
                 },
                 Target::Page(PageTarget::Moved(to)) => documents::moved(plain(), to),
-                Target::Page(PageTarget::Probe(probe)) => documents::probe(plain(), self.finder.probed(probe)),
+                Target::Page(PageTarget::Probe(probe)) => {
+                    documents::probe(plain(), self.finder.probed(probe, self.telemetry.stops()))
+                }
                 Target::Page(PageTarget::Document(wanted)) => {
                     let found = Box::pin(self.finder.document(wanted, coding, client, unread)).await;
                     self.compose(

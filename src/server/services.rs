@@ -1,11 +1,12 @@
 //! The threads of a server: a runtime for each listener and each background task, which end together.
 //!
 //! pingora's own `Server` exits the process or sleeps a grace period at a stop, and its runtimes cannot be given a log.
-//! Here a stop tells listeners and connections at once; [`Services::end`] ends the runtimes. Callers: [`super::serve`],
+//! Here a stop tells listeners at once (connections hear it from `Connections::wind_down`); [`Services::end`] ends the runtimes. Callers: [`super::serve`],
 //! [`super::hosted`].
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt as _};
@@ -26,18 +27,27 @@ use super::error::AppError;
 
 /// How long the runtimes have to end. Work that blocks may take longer; it goes on until the process ends.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The pause between two looks at whether they have.
+const TICK: Duration = Duration::from_millis(2);
 
 /// What runs until a stop.
 pub(super) struct Services {
     runtimes: Vec<Runtime>,
     stop: watch::Sender<bool>,
+    /// How many listeners accept connections.
+    accepting: Arc<AtomicUsize>,
     /// The names of listeners that ended before the stop.
     failed: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
 }
 
 impl Services {
     pub(super) fn new() -> Self {
-        Self { runtimes: Vec::new(), stop: watch::Sender::new(false), failed: mpsc::unbounded_channel() }
+        Self {
+            runtimes: Vec::new(),
+            stop: watch::Sender::new(false),
+            accepting: Arc::default(),
+            failed: mpsc::unbounded_channel(),
+        }
     }
 
     /// Accepts connections on `sockets`, for each of which `service` has an endpoint. `starts` runs on the service's threads
@@ -56,6 +66,8 @@ impl Services {
         let (fds, stop) = (Arc::new(Mutex::new(fds)), self.stop.subscribe());
         let runtime = threads::runtime(service.name(), threads).map_err(AppError::Thread)?;
         let (name, failed, stops) = (service.name().to_owned(), self.failed.0.clone(), stop.clone());
+        let accepting = self.accepting.clone();
+        accepting.fetch_add(1, Ordering::AcqRel);
         let serving = runtime.spawn(async move {
             starts();
             service.start_service(Some(fds), stop, 1).await;
@@ -63,6 +75,7 @@ impl Services {
         runtime.spawn(async move {
             // It panics, or its loop that accepts connections does.
             let _ended = serving.await;
+            accepting.fetch_sub(1, Ordering::AcqRel);
             if !*stops.borrow() {
                 let _stopped = failed.send(name);
             }
@@ -111,6 +124,12 @@ impl Services {
     /// Ends listeners and tasks. Connections end after their last answer.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
+        let deadline = Instant::now() + PATIENCE;
+        // What a listener has accepted by now has begun when this returns, so that nobody is accepted and forgotten.
+        while self.accepting.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            std::thread::sleep(TICK);
+        }
+        std::thread::sleep(TICK);
     }
 
     /// Ends the runtimes with all that still runs in them.

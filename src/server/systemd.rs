@@ -56,8 +56,7 @@ impl Systemd {
         self.beats.lock().push(beat.clone());
         tokio::spawn(async move {
             loop {
-                // Several times between two looks.
-                tokio::time::sleep(looks_every(Some(watchdog)) / 4).await;
+                tokio::time::sleep(beats_every(watchdog)).await;
                 beat.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -104,6 +103,11 @@ impl Systemd {
 /// How often the status line and the beats are looked at, given the limit of the watchdog.
 fn looks_every(watchdog: Option<Duration>) -> Duration {
     watchdog.map_or(RENEWED, |limit| (limit / 2).min(RENEWED))
+}
+
+/// How often a service beats: several times between two looks.
+fn beats_every(watchdog: Duration) -> Duration {
+    looks_every(Some(watchdog)) / 4
 }
 
 fn tell(states: &[NotifyState<'_>]) {
@@ -158,6 +162,7 @@ mod tests {
         let seconds = Duration::from_secs;
         for (limit, looks) in [(None, 5), (Some(seconds(60)), 5), (Some(seconds(3600)), 5), (Some(seconds(8)), 4)] {
             assert_eq!(looks_every(limit), seconds(looks), "{limit:?}");
+            assert!(limit.is_none_or(|limit| 2 * beats_every(limit) <= looks_every(Some(limit))), "{limit:?}");
         }
     }
 }

@@ -54,8 +54,11 @@ pub(crate) fn floors() -> BTreeMap<String, i32> {
 
 /// The paths below the crate that a file imports from, in its code outside tests.
 fn imports(text: &str) -> BTreeSet<Vec<String>> {
-    let code = text.split("\n#[cfg(test)]").next().unwrap_or_default();
-    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    // A module of tests in the file ends its code; one in another file is a line.
+    let is_test = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].ends_with('{');
+    lines.truncate(lines.windows(2).position(is_test).unwrap_or(lines.len()));
+    let lines = lines.into_iter();
     let paths = lines.flat_map(|line| line.split("crate::").skip(1));
     let paths = paths.map(|path| {
         path.split("::")

@@ -238,9 +238,11 @@ impl Finder {
         }
     }
 
-    pub(super) fn probed(&self, probe: HealthCheck) -> (StatusCode, &'static str) {
+    pub(super) fn probed(&self, probe: HealthCheck, stops: bool) -> (StatusCode, &'static str) {
         match probe {
             HealthCheck::Live => (StatusCode::OK, "alive\n"),
+            // Load balancers send nothing more to a server that stops.
+            HealthCheck::Ready if stops => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
             // A shield has no snapshots, and no details of them.
             HealthCheck::Ready if self.details.is_none() || self.current.get().is_some() => (StatusCode::OK, "ready\n"),
             HealthCheck::Ready => (StatusCode::SERVICE_UNAVAILABLE, "unready\n"),

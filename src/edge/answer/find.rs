@@ -256,7 +256,10 @@ impl Finder {
         let Some(pin) = pin.filter(|pin| *pin != current) else {
             return Ok(NamedSnapshot { published: served, pinned: pin.is_some(), beside: None });
         };
-        let published = self.earlier.get(pin).ok_or_else(|| Problem::snapshot_gone(pin, Some(current)))?;
+        // It may have become current since `served` was looked up, and is no earlier one then.
+        let is_now_current = || self.current.get().filter(|now| now.dataset.id.as_str() == pin);
+        let published = self.earlier.get(pin).or_else(is_now_current);
+        let published = published.ok_or_else(|| Problem::snapshot_gone(pin, Some(current)))?;
         Ok(NamedSnapshot { published, pinned: true, beside: Some(served) })
     }
 }

@@ -107,6 +107,8 @@ struct Seat {
     since: AtomicU64,
     /// Its requests in flight.
     busy: AtomicUsize,
+    /// Whether a request has come on it.
+    asked: AtomicBool,
     leave: Notify,
     // Relaxed everywhere: read and written under the lock of the table only.
     /// Whether it leaves for another one, and is closed.
@@ -208,8 +210,9 @@ impl Connections {
             inner.counters.evicted();
             return Ok(Err(leaves));
         }
-        let (busy, leaves) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let seat = Arc::new(Seat { since: now.into(), busy, leave: Notify::new(), leaves, closed: Notify::new() });
+        let (busy, asked, leaves) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let seat =
+            Arc::new(Seat { since: now.into(), busy, asked, leave: Notify::new(), leaves, closed: Notify::new() });
         let unread = Arc::new(Backlog::of(household.map(|household| table.one_more_of(household))));
         let place = table.seat(&seat);
         drop(table);
@@ -223,12 +226,14 @@ impl Connections {
         self.0.closes.notify_waiters();
     }
 
-    /// Connections that have been idle for so long close.
+    /// Connections that have been idle for so long since their last request close. One that has had none may be in a
+    /// handshake.
     pub(crate) fn close_idle(&self, longer: Duration) {
         let now = self.0.nanoseconds(Instant::now());
         let is_idle = |since: u64| u128::from(now.saturating_sub(since)) >= longer.as_nanos();
         let table = self.0.table.lock();
-        let idle = table.seats.iter().flatten().filter(|seat| seat.idle_since().is_some_and(is_idle));
+        let asked = table.seats.iter().flatten().filter(|seat| seat.asked.load(Ordering::Relaxed));
+        let idle = asked.filter(|seat| seat.idle_since().is_some_and(is_idle));
         idle.for_each(|seat| seat.leave.notify_one());
     }
 
@@ -334,11 +339,13 @@ impl Connection {
 
     /// It is busy: it is not closed for others.
     pub(crate) fn set_busy(&self) {
+        self.seat.asked.store(true, Ordering::Relaxed);
         self.seat.busy.store(1, Ordering::Release);
     }
 
     /// One of its streams is busy, until the value is dropped. Not for connections that are [set busy](Self::set_busy).
     pub(crate) fn stream(self: &Arc<Self>) -> Stream {
+        self.seat.asked.store(true, Ordering::Relaxed);
         self.seat.busy.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())
     }

@@ -115,6 +115,11 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                     if let Some(exchange) = exchange {
                         begin(exchange, admitted, &answers).await;
                     }
+                    // The order to stop came before this connection listened for it.
+                    if !stops && admitted.is_closing() {
+                        connection.graceful_shutdown();
+                        stops = true;
+                    }
                 }
                 None => return,
                 Some(Err(error)) => {

@@ -199,6 +199,7 @@ impl BudgetState {
         if self.gentle.is_some() || !self.has_room(now) || self.free(now) <= kept_free {
             return Err(SOON);
         }
+        // It counts for the household even if it then finds no place on the wire.
         self.spare.sent(household, now);
         Ok(self.take(Class::Client, now))
     }

@@ -173,6 +173,9 @@ impl Status {
     }
 
     pub(crate) fn ready(&self) -> Result<(), String> {
+        if self.telemetry.stops() {
+            return Err("the server stops".to_owned());
+        }
         if self.usage == Use::Shield || self.current.get().is_some() {
             return Ok(());
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;
@@ -14,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use super::{Sockets, with_sockets};
-use crate::client::http2_client;
+use crate::client::{http2_client, raw};
 use crate::harness::{Process, Setup, breath, origin, wait_until};
 use crate::tls;
 
@@ -243,6 +244,8 @@ async fn a_server_that_stops_accepts_connections_for_a_while_and_says_that_each_
     while told < 2 {
         told += usize::from(asked(server.public).await.expect("it still accepts").1);
     }
+    let ready = raw(server.public, b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert_eq!((ready.status, ready.text()), (503, "stopping\n"), "a load balancer that asks looks elsewhere");
     assert_eq!(kept.read(&mut [0]).await.unwrap(), 0, "an idle connection is closed");
     assert_eq!(server.process.exit().await, 0);
     assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
@@ -257,10 +260,13 @@ async fn a_passed_socket_is_left_to_the_next_server() {
     let process = setup.spawn(&data);
     let (mut kept, ends) = asked(sockets.address(0)).await.unwrap();
     assert!(!ends);
+    let told = Instant::now();
     process.signal("TERM");
     let (code, said) = process.end().await;
     assert_eq!(code, 0, "{said}");
     assert_eq!(kept.read(&mut [0]).await.unwrap(), 0, "an idle connection is closed");
+    // Half of `drain`, 10 s at most, is for connections that are in use.
+    assert!(told.elapsed() < Duration::from_secs(8), "new connections waited for an idle one: {:?}", told.elapsed());
     // It waits in the socket.
     let waits = tokio::spawn(asked(sockets.address(0)));
     let next = setup.spawn(&data);

@@ -148,6 +148,11 @@ fn a_connection_closes_when_it_has_been_idle_for_so_long_and_each_knows_that_the
     let open: Vec<Connection> = (0..3).map(|number| admit(&connections, Some(peer(number))).ok().unwrap()).collect();
     // Later than the clock of this test will ever be.
     open[0].set_idle(after(&connections, 3600));
+    open[2].set_busy();
+    for (number, connection) in open.iter().enumerate().filter(|(number, _)| *number != 1) {
+        connection.set_busy();
+        connection.set_idle(after(&connections, if number == 0 { 3600 } else { 0 }));
+    }
     open[1].set_busy();
     let closes = open[1].closes();
     assert!(closes.now_or_never().is_none() && !open[1].is_closing());
