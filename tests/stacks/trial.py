@@ -189,8 +189,11 @@ class Trial:
 
     @staticmethod
     def _refreshes(seen, seconds):
-        """How many refreshes there were: each asks for each taxonomy once. Not more than may be: age is taken off each."""
-        return min(sum(one.target == "/api/sports.json" for one in seen), int(seconds / (0.3 * TTL)) + 2)
+        """How many refreshes there were: each asks for each taxonomy once, and one may have begun before. Not more than may
+        be: age is taken off each."""
+        asked = Counter(one.target for one in seen)
+        most = max(asked[f"/api/{kind}.json"] for kind in ("sports", "states", "cities"))
+        return min(most, int(seconds / (0.3 * TTL)) + 2)
 
     @staticmethod
     def _most(seen):
