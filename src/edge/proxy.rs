@@ -35,7 +35,7 @@
 //! stored `Vary` names them: all clients then share the answer to the ordinary request. An error (400 and above) to a
 //! request with an unusual header is not cached. Only the answer to a GET without such headers says something about the
 //! resource: `private`, `no-store` or an error that another request gets removes no cached answer, pauses nothing, and
-//! lets others share their requests (`question`).
+//! lets others share their requests (`request`).
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot. Such fetches and cache misses take turns: of the stale resources, the one

@@ -5,6 +5,7 @@
 //! [`crate::edge::answer`], [`crate::server`] starts it.
 
 pub mod index;
+mod occurrence;
 mod order;
 pub(crate) mod places;
 mod plan;

@@ -118,7 +118,7 @@ impl Publisher {
         Ok(Some(Self::over(place, &url.to_string(), config, others, snapshots, details, clock, status)))
     }
 
-    /// The same over a place. `url`: how it is named.
+    /// The same over an object store that is open. `url`: its address.
     #[expect(clippy::too_many_arguments, reason = "all that a publisher has")]
     fn over(
         place: BundleStore,

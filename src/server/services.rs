@@ -1,8 +1,8 @@
 //! The threads of a server: a runtime for each listener and each background task, which end together.
 //!
 //! pingora's own `Server` exits the process or sleeps a grace period at a stop, and its runtimes cannot be given a log.
-//! Here a stop tells listeners at once (connections hear it from `Connections::wind_down`); [`Services::end`] ends the runtimes. Callers: [`super::serve`],
-//! [`super::hosted`].
+//! Here a stop tells listeners at once (connections hear it from `Connections::wind_down`); [`Services::end`] ends the
+//! runtimes. Callers: [`super::serve`], [`super::hosted`].
 
 use std::pin::pin;
 use std::sync::Arc;

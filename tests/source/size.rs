@@ -19,7 +19,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("clock", 313),
     ("config", 2504),
     ("data", 10853),
-    ("edge", 13183),
+    ("edge", 13188),
     ("fleet", 3282),
     ("lib", 19),
     ("main", 6),

@@ -241,7 +241,7 @@ pub(super) fn is_of_another(question: &ProxyRequest, kept: Option<&Stored>, arri
     arrived.status == StatusCode::NOT_MODIFIED && kept.filter(|_| revalidates).is_some_and(|kept| !about(kept))
 }
 
-/// One client's question as asked in the background, for all: without what makes it that client's own, except fields
+/// One client's request as sent in the background, for all: without what makes it that client's own, except fields
 /// that the answers vary by.
 pub(super) fn for_everybody(question: &ProxyRequest, names: &[HeaderName]) -> ProxyRequest {
     let mut question = ProxyRequest { method: Method::GET, for_many: true, ..question.clone() };

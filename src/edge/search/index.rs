@@ -15,12 +15,13 @@ use crate::data::snapshot::dataset::{Dataset, Unselected};
 use crate::data::snapshot::membership::Positions;
 use crate::protocol::excerpt;
 
+use super::occurrence::{ListingField, Occurrence};
 use super::order::{self, NameWords, OTHER_SPORT, OrderCollector, Orders, Rank};
 use super::places::{Center, NO_MATCH, Places, around};
 use super::plan::{Plan, PlannedWord};
 use super::ranks::{Part, each_match, each_match_mut};
 use super::states;
-use super::words::{Allowance, ListingField, Occurrence, TooManyWords, WordCollector, Words};
+use super::words::{Allowance, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
 const MOST_OF_A_FIELD: usize = 4096;

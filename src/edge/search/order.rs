@@ -10,7 +10,8 @@ use crate::api::listing::{ListingId, Venue};
 use crate::api::query::search::Order;
 use crate::protocol::excerpt;
 
-use super::words::{Match, Occurrence, WordPlace};
+use super::occurrence::{Occurrence, WordPlace};
+use super::words::Match;
 
 /// How well a listing matches: counts of its beginnings of words, of words elsewhere than in the name, and of typing errors,
 /// four bits each, and of words that only one field has, two bits; with the most words none overflows.

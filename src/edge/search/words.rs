@@ -12,6 +12,8 @@ use std::ops::Range;
 
 use foldhash::fast::RandomState;
 
+use super::occurrence::{ListingField, Occurrence};
+
 /// A word with fewer letters than this is never taken for a typing error.
 const LETTERS_FOR_AN_ERROR: usize = 5;
 
@@ -69,73 +71,6 @@ pub(super) enum Match {
 /// The words that match one word of a query, in ranges that share none.
 pub(super) type Matching = Vec<(Range<usize>, Match)>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ListingField {
-    /// The beginning of the name.
-    NameStart,
-    Name,
-    City,
-    State,
-    /// Its slug, and the name that the index of sports shows.
-    Sport,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum WordPlace {
-    NameStart,
-    Name,
-    Elsewhere,
-}
-
-/// Where a listing has a word, and whether a second field has it, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Occurrence(u8);
-
-impl Occurrence {
-    const BITS: u32 = 3;
-    const REPEATED: u8 = 4;
-    /// How many there are.
-    pub(super) const ALL: usize = 1 << Self::BITS;
-
-    const fn of(bits: u32) -> Self {
-        Self((bits & (Self::ALL as u32 - 1)) as u8)
-    }
-
-    /// The occurrence of a word in these fields of a listing, in order.
-    pub(super) fn within(mut fields: impl Iterator<Item = u32>) -> Self {
-        let mut last = fields.next().unwrap_or_default();
-        let place = last.min(ListingField::City as u32) as u8;
-        let is_name = |field: u32| field <= ListingField::Name as u32;
-        let is_repeated = fields.any(|field| {
-            let differs = field != last && !(is_name(field) && is_name(last));
-            last = field;
-            differs
-        });
-        Self(place + if is_repeated { Self::REPEATED } else { 0 })
-    }
-
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        (0..Self::ALL as u8).map(Self)
-    }
-
-    pub(super) const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    pub(super) const fn place(self) -> WordPlace {
-        match self.0 & 0b11 {
-            0 => WordPlace::NameStart,
-            1 => WordPlace::Name,
-            _ => WordPlace::Elsewhere,
-        }
-    }
-
-    /// Whether two fields have the word.
-    pub(super) const fn is_repeated(self) -> bool {
-        self.0 & Self::REPEATED != 0
-    }
-}
-
 #[derive(Default)]
 pub(super) struct WordCollector {
     numbers: HashMap<Box<str>, u32, RandomState>,
@@ -166,7 +101,7 @@ impl WordCollector {
             let same = self.tokens[at..].iter().take_while(|token| **token >> Occurrence::BITS == number);
             let end = at + same.count();
             let fields = self.tokens[at..end].iter().map(|token| token & (Occurrence::ALL as u32 - 1));
-            self.tokens[kept] = number << Occurrence::BITS | u32::from(Occurrence::within(fields).0);
+            self.tokens[kept] = number << Occurrence::BITS | Occurrence::within(fields).index() as u32;
             (kept, at) = (kept + 1, end);
         }
         self.tokens.truncate(kept);
@@ -187,7 +122,7 @@ impl WordCollector {
             for (position, end) in (0_u32..).zip(&ends) {
                 for token in &tokens[start..*end] {
                     let number = (token >> Occurrence::BITS) as usize;
-                    let occurrence = u64::from(Occurrence::of(*token).0);
+                    let occurrence = Occurrence::of(*token).index() as u64;
                     see(number, u64::from(position - last[number]) << Occurrence::BITS | occurrence);
                     last[number] = position;
                 }
@@ -388,6 +323,7 @@ fn bisect(range: Range<usize>, left: &Allowance, holds: impl Fn(usize) -> bool) 
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::occurrence::WordPlace;
     use super::*;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-use super::super::words::Occurrence;
+use super::super::occurrence::Occurrence;
 use super::super::words::tests::naive;
 use super::*;
 use crate::api::hash::ContentHash;
