@@ -11,7 +11,9 @@ const listings = Number(process.argv[2] ?? 5000);
 const SECONDS = 10;
 const chromium = await browser();
 const origin = await Origin.start(listings);
-const mirror = await Mirror.start(origin);
+const mirror = await Mirror.start(origin, ['mirror.details="on-demand"', 'ttl="1h"'], false);
+// A million need longer than a test waits.
+while (!(await mirror.status()).snapshot?.id) await new Promise((resolve) => setTimeout(resolve, 1000));
 
 /**
  * @param {number[]} values
