@@ -5,6 +5,7 @@
 //! [`crate::server::admin`] shows the figures, [`crate::server`] opens it.
 
 mod dispatch;
+mod households;
 mod queue;
 mod spare;
 mod state;

@@ -244,7 +244,8 @@ struct KnownFinding {
     since: WallTime,
     /// Since when it is not there any more; `None`: it is.
     over: Option<Monotonic>,
-    /// The causes that were logged, each with whether it made the server unhealthy.
+    /// The causes that were logged, each with whether it made the server unhealthy. A serious one that was over is logged
+    /// again.
     logged: Vec<(&'static str, bool)>,
 }
 
@@ -252,6 +253,9 @@ impl KnownFinding {
     /// Takes in what is there now, and logs a cause that is new, or serious now: each once, however often they take turns.
     fn is_there(&mut self, finding: Finding) {
         let Finding { cause, unhealthy, .. } = finding;
+        if self.over.is_some() {
+            self.logged.retain(|(_, serious)| !serious);
+        }
         (self.finding, self.over) = (finding, None);
         let is_logged = |(logged, serious): &(&'static str, bool)| *logged == cause && *serious >= unhealthy;
         if !self.logged.iter().any(is_logged) {

@@ -232,7 +232,7 @@ impl<'a> Incoming<'a> {
         if let Decision::Refused { quota, retry_after_seconds } = limit {
             let is_trusted = rules.client_ip.trusts(view.peer);
             let proxy = if is_trusted { None } else { UntrustedProxy::of(view.peer, view.headers) };
-            rules.limiter.refused.note(client, proxy, now);
+            rules.limiter.refused.note(client, is_trusted && client == view.peer.to_canonical(), proxy, now);
             let admission = Admission::Refused(Problem::rate_limited(quota, retry_after_seconds));
             let (route, trail) = (RouteLabel::Limit, Trail::NONE);
             return Admitted { admission, route, client, limit, conditional: false, trail };

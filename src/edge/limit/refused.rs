@@ -20,6 +20,9 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 /// So many refusals of one address are no accident.
 const MANY: u64 = 100;
 
+/// What to do about a trusted proxy that names no clients.
+const UNNAMED: &str = "Let the proxy send that header with the address of each client, or set client_ip.header to the header that it sends, and reload. Until then all clients behind it share one limit.";
+
 /// What was refused in the last hour.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<RecentRefusals>);
@@ -41,6 +44,8 @@ pub(crate) struct UntrustedProxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BusyAddress {
     pub client: IpAddr,
+    /// Whether it was a trusted proxy that named no client.
+    is_proxy: bool,
     /// How much more often than all others.
     pub refusals: u64,
     since: Monotonic,
@@ -75,10 +80,10 @@ fn is_inside(address: IpAddr) -> bool {
 }
 
 impl Refusals {
-    /// Notes a refusal. `proxy`: the client is one.
-    pub(crate) fn note(&self, client: IpAddr, proxy: Option<UntrustedProxy>, now: Monotonic) {
+    /// Notes a refusal. `is_proxy`: the client is a trusted proxy itself. `proxy`: it is one that is not trusted.
+    pub(crate) fn note(&self, client: IpAddr, is_proxy: bool, proxy: Option<UntrustedProxy>, now: Monotonic) {
         let mut memory = self.0.lock();
-        memory.count(client, now);
+        memory.count(client, is_proxy, now);
         let Some(proxy) = proxy else { return };
         let is_other = |(known, at): &(UntrustedProxy, Monotonic)| *known != proxy && now.since(*at) < REMEMBERED;
         if !memory.proxy.as_ref().is_some_and(is_other) {
@@ -96,9 +101,14 @@ impl Refusals {
             );
             Finding::new(Kind::ProxyUntrusted, text)
         });
-        let busy = busy.filter(|busy| !trusts(busy.client)).map(|busy| {
+        // A reload since then may have made it a trusted one, or none.
+        let busy = busy.filter(|busy| trusts(busy.client) == busy.is_proxy).map(|busy| {
             let (client, refusals, minutes) = (busy.client, busy.refusals, busy.minutes());
             let text = format!("the limit refused {client} at least {refusals} times (429) in {minutes} min");
+            if busy.is_proxy {
+                let why = ": it is in client_ip.trusted_proxies, but did not name its clients in the header of client_ip.header";
+                return Finding::new(Kind::ClientRefused, text + why).todo(UNNAMED);
+            }
             Finding::new(Kind::ClientRefused, text)
         });
         proxy.into_iter().chain(busy).collect()
@@ -118,10 +128,10 @@ impl Refusals {
 
 impl RecentRefusals {
     /// The majority vote of Boyer and Moore: an address that has most of the refusals is found with one counter.
-    fn count(&mut self, client: IpAddr, now: Monotonic) {
+    fn count(&mut self, client: IpAddr, is_proxy: bool, now: Monotonic) {
         match &mut self.busy {
             Some(busy) if now.since(busy.last) < REMEMBERED => {
-                if busy.client == client {
+                if (busy.client, busy.is_proxy) == (client, is_proxy) {
                     (busy.refusals, busy.last) = (busy.refusals + 1, now);
                     return;
                 }
@@ -132,7 +142,7 @@ impl RecentRefusals {
             }
             _ => {}
         }
-        self.busy = Some(BusyAddress { client, refusals: 1, since: now, last: now });
+        self.busy = Some(BusyAddress { client, is_proxy, refusals: 1, since: now, last: now });
     }
 }
 
@@ -170,8 +180,9 @@ mod tests {
     fn the_first_untrusted_proxy_is_told_until_an_hour_has_passed_without_it() {
         let (refused, first, second) =
             (Refusals::default(), proxy("127.0.0.1", &["x-forwarded-for"]), proxy("10.0.0.1", &["x-forwarded-for"]));
-        let note =
-            |proxy: &Option<UntrustedProxy>, now| refused.note(proxy.as_ref().unwrap().peer, proxy.clone(), at(now));
+        let note = |proxy: &Option<UntrustedProxy>, now| {
+            refused.note(proxy.as_ref().unwrap().peer, false, proxy.clone(), at(now))
+        };
         for (proxy, now) in [(&first, 0), (&first, 10), (&second, 20), (&first, 30)] {
             note(proxy, now);
             assert_eq!(refused.found(at(now)).0, first);
@@ -189,7 +200,7 @@ mod tests {
     fn one_address_among_many_is_found_once_it_has_many_refusals() {
         let refused = Refusals::default();
         let client = IpAddr::from([192, 0, 2, 7]);
-        let note = |client: IpAddr, now| refused.note(client, None, at(now));
+        let note = |client: IpAddr, now| refused.note(client, false, None, at(now));
         for number in 0..MANY * 2 {
             note(client, number);
             if number % 2 == 0 {
@@ -209,8 +220,19 @@ mod tests {
         let refused = Refusals::default();
         let known = proxy("127.0.0.1", &["x-forwarded-for"]);
         for _ in 0..MANY {
-            refused.note([127, 0, 0, 1].into(), known.clone(), at(1));
+            refused.note([127, 0, 0, 1].into(), false, known.clone(), at(1));
         }
         assert_eq!(refused.found(at(1)), (known, None));
+    }
+
+    #[test]
+    fn a_trusted_proxy_that_names_no_client_is_told_as_that_while_it_is_trusted() {
+        let (refused, proxy) = (Refusals::default(), IpAddr::from([127, 0, 0, 1]));
+        (0..MANY).for_each(|_| refused.note(proxy, true, None, at(1)));
+        let findings = refused.findings(at(2), |_| true);
+        assert_eq!((findings.len(), findings[0].kind, findings[0].todo), (1, Kind::ClientRefused, UNNAMED));
+        assert_eq!(refused.findings(at(2), |_| false), []);
+        (0..=MANY).for_each(|_| refused.note(proxy, false, None, at(3)));
+        assert_eq!(refused.findings(at(4), |_| true), [], "it was refused before a reload made it trusted");
     }
 }

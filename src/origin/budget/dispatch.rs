@@ -73,6 +73,9 @@ impl DispatcherState {
     /// at once.
     fn enter(&mut self, waiting: Waiting, told: oneshot::Sender<Call>, now: Monotonic) -> Result<u64, Spent> {
         let is_awaited = waiting.class == Class::Client && waiting.wanted.is_none();
+        if let Some(household) = waiting.client.filter(|_| is_awaited) {
+            self.state.households.asked(household, now);
+        }
         let entered = match self.state.refusal(&waiting, now) {
             Some(spent) => Err(spent),
             None => Ok(self.state.queue.push(waiting)),

@@ -121,9 +121,10 @@ impl Queue {
         self.mirror[class as usize].first().copied()
     }
 
-    /// The first awaited read of the household whose last turn was longest ago.
-    pub(super) fn first_awaited(&self) -> Option<u64> {
-        let first = self.awaited.iter().filter_map(|(client, reads)| Some((self.last_turn(*client), *reads.first()?)));
+    /// The first awaited read of the household whose last turn was longest ago, of those that may have one.
+    pub(super) fn first_awaited(&self, may: impl Fn(Option<IpAddr>) -> bool) -> Option<u64> {
+        let households = self.awaited.iter().filter(|(client, _)| may(**client));
+        let first = households.filter_map(|(client, reads)| Some((self.last_turn(*client), *reads.first()?)));
         first.min().map(|(_, ticket)| ticket)
     }
 
@@ -197,9 +198,9 @@ impl Queue {
         all >= most || own >= MOST_OF_ONE
     }
 
-    /// When the patience of a request ends; `None`: never, or it has left.
-    pub(super) fn until(&self, ticket: u64) -> Option<Monotonic> {
-        self.waiting.get(&ticket).and_then(|one| one.until)
+    /// Whose request it is, and when its patience ends; `None`: never, or it has left.
+    pub(super) fn patience(&self, ticket: u64) -> Option<(Option<IpAddr>, Monotonic)> {
+        self.waiting.get(&ticket).and_then(|one| Some((one.client, one.until?)))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -254,7 +255,7 @@ mod tests {
         let first = queue.push(read(30_000 - MOST_TURNS as u32));
         let other = queue.push(read(29_999));
         assert_eq!(
-            (queue.first_awaited(), queue.awaited_in_turn()),
+            (queue.first_awaited(|_| true), queue.awaited_in_turn()),
             (Some(first), vec![first, other]),
             "the latest stay"
         );
@@ -283,7 +284,7 @@ mod tests {
             let new = queue.push(read(*last));
             let (foretold, mut order) = (queue.awaited_in_turn(), Vec::new());
             prop_assert_eq!(queue.awaited(), queue.len());
-            while let Some(ticket) = queue.first_awaited() {
+            while let Some(ticket) = queue.first_awaited(|_| true) {
                 let client = queue.remove(ticket).unwrap().client.unwrap();
                 queue.had_turn(client);
                 order.push(ticket);

@@ -18,6 +18,7 @@ use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
 use super::super::window::{Class, SPAN, Window, pace};
+use super::households::Households;
 use super::queue::{Queue, Waiting};
 use super::spare::Spare;
 use super::{End, Spent};
@@ -79,6 +80,8 @@ pub(super) struct BudgetState {
     refused_sent: VecDeque<Monotonic>,
     /// When reads were refused last, as many as make an overload.
     refusals: VecDeque<Monotonic>,
+    /// What clients took.
+    pub(super) households: Households,
     /// Requests in bytes that a client chose.
     pub(super) spare: Spare,
 }
@@ -164,15 +167,21 @@ impl BudgetState {
         pause.max(gently.filter(|until| now < *until))
     }
 
-    /// When the read of a client has its turn, if so many others go before it.
-    fn turn_after(&mut self, before: usize, now: Monotonic) -> Monotonic {
+    /// How many slots stay free when this client takes one: those of refreshes, and those of other households.
+    fn kept_from(&mut self, client: Option<IpAddr>, now: Monotonic) -> usize {
+        self.households.expire(now);
+        self.reserve(now) + client.map_or(0, |household| self.households.kept_from(household, now))
+    }
+
+    /// When the read of this client has its turn, if so many others go before it.
+    fn turn_after(&mut self, before: usize, client: Option<IpAddr>, now: Monotonic) -> Monotonic {
         let behind = BEHIND_IN_A_ROW * (before + 1) - self.behind_in_a_row.min(BEHIND_IN_A_ROW);
         let place = before + self.queue.behind().min(behind);
-        let (reserve, share) = (self.reserve(now), self.client_share());
+        let (kept, share) = (self.kept_from(client, now), self.client_share());
         let mut slot_after = |place| {
             self.window.as_mut().map_or(now, |window| {
                 let own = window.free_of_share(Class::Client, share, place, now);
-                window.free_after(place + reserve, now).max(own)
+                window.free_after(place + kept, now).max(own)
             })
         };
         let (first, slot) = (slot_after(0), slot_after(place));
@@ -186,7 +195,7 @@ impl BudgetState {
     /// Whether the read of a client would be sent at once.
     pub(super) fn has_room(&mut self, now: Monotonic) -> bool {
         // Under overload every read waits for a turn.
-        !self.is_overloaded(now) && self.turn_after(self.queue.awaited(), now) <= now
+        !self.is_overloaded(now) && self.turn_after(self.queue.awaited(), None, now) <= now
     }
 
     /// Takes a slot that nobody needs now, for a request in bytes that a client of this household chose; else says how long
@@ -238,7 +247,12 @@ impl BudgetState {
                 self.queue.most_wanted(true, now)
             }
             Lane::Behind if may_client(self) && is_due(self) => self.queue.most_wanted(false, now),
-            Lane::Awaited if may_client(self) && is_due(self) => self.queue.first_awaited(),
+            Lane::Awaited if may_client(self) && is_due(self) => {
+                let left = self.free(now) - kept_free;
+                self.households.expire(now);
+                let households = &self.households;
+                self.queue.first_awaited(|client| client.is_none_or(|client| left > households.kept_from(client, now)))
+            }
             Lane::Crawl => self.queue.first_of(Class::Crawl),
             Lane::Background => {
                 // Before details, or a million of them would keep them waiting for ever.
@@ -265,6 +279,9 @@ impl BudgetState {
                 // Without a client, it is nobody's turn.
                 if let Some(client) = chosen.client {
                     self.queue.had_turn(client);
+                    if self.window.is_some() {
+                        self.households.took(client, now);
+                    }
                 }
             }
             Lane::Details => self.last_detail = Some(now),
@@ -312,7 +329,7 @@ impl BudgetState {
         if waiting.class != Class::Client || waiting.wanted.is_some() {
             return None;
         }
-        let at = self.turn_after(self.queue.before(waiting.client), now);
+        let at = self.turn_after(self.queue.before(waiting.client), waiting.client, now);
         let is_late = waiting.until.is_some_and(|until| at > until.max(now));
         is_late.then(|| self.refused(at, now))
     }
@@ -323,8 +340,8 @@ impl BudgetState {
         const LAST: usize = 64;
         let order = self.queue.awaited_in_turn();
         for (before, ticket) in order.into_iter().enumerate().rev().take(LAST) {
-            let Some(until) = self.queue.until(ticket) else { continue };
-            let at = self.turn_after(before, now);
+            let Some((client, until)) = self.queue.patience(ticket) else { continue };
+            let at = self.turn_after(before, client, now);
             if at > until.max(now) {
                 return Some((ticket, self.refused(at, now)));
             }
@@ -336,7 +353,7 @@ impl BudgetState {
     pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
         match (waiting.class, &waiting.wanted) {
             (Class::Client, None) => {
-                let at = self.turn_after(self.queue.before(waiting.client), now);
+                let at = self.turn_after(self.queue.before(waiting.client), waiting.client, now);
                 self.refused(at, now)
             }
             (class, _) => {
@@ -367,6 +384,7 @@ impl BudgetState {
         let detail = self.detail_due_at().filter(|due| *due > now);
         let client = self.client_due_at(now).filter(|due| *due > now);
         let refused = self.refused_sent.front().map(|at| at.plus(SPAN)).filter(|until| *until > now);
-        [slot, detail, client, refused].into_iter().flatten().min()
+        let household = self.households.next_change(now);
+        [slot, detail, client, refused, household].into_iter().flatten().min()
     }
 }

@@ -197,7 +197,7 @@ impl World {
 
     fn turns(&mut self, takes: u64) {
         while let Some((lane, ticket)) = self.state.chosen(at(self.now)) {
-            let until = self.state.queue.until(ticket);
+            let until = self.state.queue.patience(ticket).map(|(_, until)| until);
             let slot = self.state.give((lane, ticket), at(self.now)).unwrap();
             self.fewest = self.fewest.min(self.state.window.as_mut().unwrap().free(at(self.now)));
             self.sent.push(self.now);
