@@ -17,7 +17,7 @@ use crate::tasks::threads::beside;
 
 use super::columns::{Columns, Ids, Names, Traits};
 use super::content::{Content, SnapshotId, envelope_text};
-use super::index::{Index, Matches, Part, Since};
+use super::index::{Since, matches};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
 
 #[derive(Debug)]
@@ -65,25 +65,15 @@ pub struct Dataset {
     /// The key of the display name in each taxonomy.
     name_keys: [Option<String>; 3],
     ids: Ids,
-    index: Index,
     columns: Columns,
     names: usize,
     modified_known: bool,
     /// For an order that is not by falling `modified`; `None`: a filter is a prefix.
-    since: Option<Unordered>,
+    since: Option<Since>,
     /// The slugs of each taxonomy that have capitals, accents or white space, without these; made when first needed.
     folded: [OnceLock<HashSet<Box<str>>>; 3],
     evidence_print: OnceLock<ContentHash>,
 }
-
-/// The index for an order that is not by `modified`.
-struct Unordered {
-    since: Since,
-    all: Box<[u32]>,
-}
-
-/// The run of [`Since`] with all positions; the runs of the kinds come before it.
-const ALL: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -159,13 +149,9 @@ impl Dataset {
         }
         let unnamed =
             TaxonomyKind::ALL.map(|kind| groups.unnamed(kind, &terms[kind.index()], &membership[kind.index()]));
-        let index = Index::of(&membership);
         let modified = || columns.traits.iter().map(|traits| traits.modified);
-        let since = (!modified().is_sorted_by(|a, b| a >= b)).then(|| {
-            let modified: Vec<i64> = modified().collect();
-            let all: Box<[u32]> = (0..modified.len() as u32).collect();
-            Unordered { since: Since::of(&modified, &[index.run(0), index.run(1), index.run(2), &all]), all }
-        });
+        let is_ordered = modified().is_sorted_by(|a, b| a >= b);
+        let since = (!is_ordered).then(|| Since::of(&modified().collect::<Vec<_>>()));
         Ok(Self {
             id,
             doubtful,
@@ -175,7 +161,6 @@ impl Dataset {
             since,
             modified_known: !modified().any(|at| at == i64::MIN),
             names: groups.names(),
-            index,
             ids,
             membership,
             terms,
@@ -315,9 +300,9 @@ impl Dataset {
                 let end = traits.partition_point(|traits| traits.modified >= from) as u32;
                 (begin..end).collect()
             }
-            Some(unordered) if !unordered.since.has_any(from, to) => Vec::new(),
-            Some(unordered) => {
-                let all = unordered.all.iter().copied();
+            Some(since) if !since.has_any(from, to) => Vec::new(),
+            Some(_) => {
+                let all = 0..self.len() as u32;
                 all.filter(|position| is_within(traits[*position as usize].modified)).collect()
             }
         }
@@ -362,45 +347,35 @@ impl Dataset {
 
     /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
     pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
-        let matches = self.index.matches(&query.slugs)?;
+        let selected = matches(&self.membership, &query.slugs)?;
         let (offset, size) = self.span(query);
         let since = query.modified_since.as_ref().map(|since| since.at);
         if let (Some(at), Some(unordered)) = (since, &self.since) {
-            let positions = match &matches {
-                Matches::All => Ok(Part { run: ALL, start: 0, positions: &unordered.all }),
-                Matches::Term { kind, start, positions } => Ok(Part { run: *kind, start: *start, positions }),
-                Matches::Of(positions) => Err(positions),
+            let (total, page) = match &selected {
+                None => unordered.find(at, offset, size),
+                Some(positions) => unordered.scan(positions, at, offset, size),
             };
-            let (total, page) = match positions {
-                Ok(part) => unordered.since.find(&part, at, offset, size),
-                Err(positions) => unordered.since.scan(positions, at, offset, size),
-            };
-            return Ok(Found { total: total as u64, items: self.at(&page) });
+            return Ok(Found { total: total as u64, items: self.at(page) });
         }
         // Positions from `end` on do not match; below it they do.
         let traits = &self.columns.traits;
         let end = since.map_or(self.len(), |at| traits.partition_point(|traits| traits.modified > at));
-        let positions = match &matches {
-            Matches::All => {
-                let items = page(&self.content.summaries[..end], offset, size).iter().collect();
-                let stated = self.content.envelope.stated_total().filter(|_| since.is_none());
-                return Ok(Found { total: stated.map_or(end as u64, |(total, _)| total), items });
-            }
-            Matches::Term { positions, .. } => positions,
-            Matches::Of(positions) => &**positions,
+        let Some(positions) = selected else {
+            let items = page(&self.content.summaries[..end], offset, size).iter().collect();
+            let stated = self.content.envelope.stated_total().filter(|_| since.is_none());
+            return Ok(Found { total: stated.map_or(end as u64, |(total, _)| total), items });
         };
-        let total = if end == self.len() {
-            positions.len()
-        } else {
-            positions.partition_point(|position| (*position as usize) < end)
-        };
-        Ok(Found { total: total as u64, items: self.at(page(&positions[..total], offset, size)) })
+        let total = positions.range_cardinality(..end as u32);
+        let size = size.min(usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(offset));
+        let first = u32::try_from(offset).ok().and_then(|offset| positions.select(offset));
+        let page = first.into_iter().flat_map(|first| positions.range(first..)).take(size);
+        Ok(Found { total, items: self.at(page) })
     }
 
     /// The page of a query that selects these.
     pub(super) fn page_of(&self, positions: &[u32], query: &ListQuery) -> Found<'_> {
         let (offset, size) = self.span(query);
-        Found { total: positions.len() as u64, items: self.at(page(positions, offset, size)) }
+        Found { total: positions.len() as u64, items: self.at(page(positions, offset, size).iter().copied()) }
     }
 
     /// Where the page of a query begins, and its size.
@@ -410,8 +385,8 @@ impl Dataset {
         (usize::try_from(offset).unwrap_or(usize::MAX), usize::from(size))
     }
 
-    fn at(&self, positions: &[u32]) -> Vec<&Summary> {
-        positions.iter().map(|position| &self.content.summaries[*position as usize]).collect()
+    fn at(&self, positions: impl IntoIterator<Item = u32>) -> Vec<&Summary> {
+        positions.into_iter().map(|position| &self.content.summaries[position as usize]).collect()
     }
 }
 
@@ -491,11 +466,8 @@ impl Dataset {
 
     /// The positions of every listing that the slugs leave, in order.
     pub fn positions(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Vec<u32>, Doubt> {
-        Ok(match self.index.matches(slugs)? {
-            Matches::All => (0..self.len() as u32).collect(),
-            Matches::Term { positions, .. } => positions.to_vec(),
-            Matches::Of(positions) => positions.into_owned(),
-        })
+        let selected = matches(&self.membership, slugs)?;
+        Ok(selected.map_or_else(|| (0..self.len() as u32).collect(), |positions| positions.iter().collect()))
     }
 }
 
