@@ -15,7 +15,7 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 use crate::tasks::threads::beside;
 
-use super::columns::{Columns, Ids, Names, Traits};
+use super::columns::{Columns, Names, Traits};
 use super::content::{Content, SnapshotId, envelope_text};
 use super::index::{Since, matches};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
@@ -75,6 +75,25 @@ pub struct Dataset {
     evidence_print: OnceLock<ContentHash>,
 }
 
+/// The position of each listing, sorted by id.
+struct Ids(Box<[(ListingId, u32)]>);
+
+impl Ids {
+    fn of(summaries: &[Summary]) -> Result<Self, DatasetError> {
+        let mut sorted: Box<[_]> = (0..).zip(summaries).map(|(position, summary)| (summary.id, position)).collect();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(DatasetError::Repeated(pair[0].0)),
+            None => Ok(Self(sorted)),
+        }
+    }
+
+    fn position(&self, id: ListingId) -> Option<u32> {
+        let at = self.0.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(self.0[at].1)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     #[error("{kind:?}: {source}", kind = kind.path())]
@@ -105,7 +124,7 @@ impl Dataset {
                 let known = self.content.summaries.get(*place);
                 known.is_some_and(|known| known.id == summary.id && known.hash == summary.hash)
             };
-            let elsewhere = || self.ids.position(summary.id).map(|place| place as usize).filter(is_same);
+            let elsewhere = || self.position(summary.id).map(|place| place as usize).filter(is_same);
             let Some(place) = Some(next).filter(is_same).or_else(elsewhere) else { return Traits::UNREAD };
             next = place + 1;
             self.columns.traits[place]
@@ -126,7 +145,7 @@ impl Dataset {
         }
         let columns = Columns::read(names, traits, &content.summaries)
             .map_err(|error| DatasetError::Summary(error.to_string()))?;
-        let by_id = || (Ids::of(&content.summaries).map_err(DatasetError::Repeated), content.id());
+        let by_id = || (Ids::of(&content.summaries), content.id());
         let ((ids, id), groups) = beside(by_id, || Groups::by(&columns.traits, &columns.names));
         let ids = ids?;
         let mut terms: [Vec<Term>; 3] = Default::default();
@@ -180,7 +199,7 @@ impl Dataset {
     }
 
     pub fn summary(&self, id: ListingId) -> Option<&Summary> {
-        self.ids.position(id).map(|position| &self.content.summaries[position as usize])
+        self.position(id).map(|position| &self.content.summaries[position as usize])
     }
 
     /// The position of a listing in the origin's order, from 0.
@@ -282,7 +301,7 @@ impl Dataset {
 
     /// `modified` of one listing, in nanoseconds since the epoch.
     pub fn modified_of(&self, id: ListingId) -> Option<i64> {
-        self.ids.position(id).and_then(|position| self.modified_at(position))
+        self.position(id).and_then(|position| self.modified_at(position))
     }
 
     /// `modified` of the listing at a position, in nanoseconds since the epoch.
