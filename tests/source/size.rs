@@ -18,7 +18,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("cli", 3590),
     ("clock", 313),
     ("config", 2504),
-    ("data", 10421),
+    ("data", 10406),
     ("edge", 13188),
     ("fleet", 3252),
     ("lib", 19),

@@ -169,20 +169,20 @@ fn what_is_no_journal_is_refused() {
     let bomb = file(&vec![0; 33 << 20]);
     let many: Vec<u64> = (0..MAX_WEIGHT as u64).collect();
     for (bytes, error) in [
-        (vec![], BadJournal::Magic),
-        (changed(0, 0x88), BadJournal::Magic),
+        (vec![], BadJournal::Malformed),
+        (changed(0, 0x88), BadJournal::Malformed),
         (changed(8, 1), BadJournal::Format(1)),
-        (changed(13, 0xff), BadJournal::Packed),
-        (changed(10, 0xff), BadJournal::Packed),
-        (bomb, BadJournal::Packed),
-        (with(b"\x00\x00"), BadJournal::Length),
-        (with(b"\x00\x00\x00\x00"), BadJournal::Snapshot),
-        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"), BadJournal::Length),
-        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00\x00"), BadJournal::Number),
-        (with(b"\x02\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), BadJournal::Number),
-        (with(b"\x01\x01\x00\x05\x05"), BadJournal::Repeated),
-        (file(&[b"\x20", &[b'G'; 32][..]].concat()), BadJournal::Snapshot),
-        (file(b"\x01a"), BadJournal::Snapshot),
+        (changed(13, 0xff), BadJournal::Malformed),
+        (changed(10, 0xff), BadJournal::Malformed),
+        (bomb, BadJournal::Malformed),
+        (with(b"\x00\x00"), BadJournal::Malformed),
+        (with(b"\x00\x00\x00\x00"), BadJournal::Malformed),
+        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"), BadJournal::Malformed),
+        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00\x00"), BadJournal::Malformed),
+        (with(b"\x02\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), BadJournal::Malformed),
+        (with(b"\x01\x01\x00\x05\x05"), BadJournal::Malformed),
+        (file(&[b"\x20", &[b'G'; 32][..]].concat()), BadJournal::Malformed),
+        (file(b"\x01a"), BadJournal::Malformed),
         (encode(&entry(1, 2, &[], &many, &[])), BadJournal::TooLarge),
     ] {
         assert_eq!(codec::decode(&bytes), Err(error), "{:?}", &bytes[..bytes.len().min(90)]);
