@@ -23,7 +23,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("fleet", 3252),
     ("lib", 19),
     ("main", 6),
-    ("mirror", 6026),
+    ("mirror", 6006),
     ("origin", 3797),
     ("protocol", 2372),
     ("server", 4442),
