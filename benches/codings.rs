@@ -9,7 +9,6 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use grandstand::api::listing::ListingId;
 use grandstand::api::query::Parameters;
 use grandstand::data::cache::coded::{Effort, encode};
-use grandstand::data::cache::recent::Doorkeeper;
 use grandstand::data::cache::reply::Reply;
 use grandstand::data::cache::{Cache, Key};
 use grandstand::protocol::coding::Coding;
@@ -69,13 +68,6 @@ fn replies(c: &mut Criterion) {
         let name = format!("variant that is made, {}", coding.as_str());
         group.bench_function(name, |b| b.iter(|| reply.body.variant(black_box(coding)).1.body.len()));
     }
-    let (door, mut count) = (Doorkeeper::default(), 0_u64);
-    group.bench_function("a question at the door", |b| {
-        b.iter(|| {
-            count = count.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            door.knows(black_box(count))
-        });
-    });
     // The cost of a query that is never repeated: as it is, and if it were kept.
     for (name, keeps) in [("unique query, at the door", false), ("unique query, kept and evicting", true)] {
         let (cache, mut number) = (Cache::new(1 << 20), 1_000_u64);

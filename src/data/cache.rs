@@ -11,7 +11,6 @@ pub mod coded;
 pub mod recent;
 pub mod reply;
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,8 +25,11 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::protocol::target;
 
 use coded::Recoder;
-use recent::{Asking, Doorkeeper, UnderWay};
+use recent::{Asking, Recent, UnderWay};
 use reply::{Lifetime, Rendered, Reply, Stored, Variants};
+
+/// So many requests are remembered: 1 MiB.
+const REMEMBERED: usize = 1 << 15;
 
 /// The key of an answer: the canonical request without `Accept-Encoding`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,9 +105,8 @@ pub struct Cache {
     kept: Moka<Key, Kept, foldhash::fast::RandomState>,
     max_bytes: u64,
     under_way: UnderWay,
-    door: Arc<Doorkeeper>,
-    /// For the doorkeeper's hashes: seeded, so that nobody can choose requests that push others out.
-    seed: foldhash::quality::RandomState,
+    /// What was asked for of late.
+    asked: Arc<Recent<()>>,
     recoder: Recoder,
     outcomes: Arc<Outcomes>,
 }
@@ -137,8 +138,7 @@ impl Cache {
             kept,
             max_bytes,
             under_way: UnderWay::default(),
-            door: Arc::default(),
-            seed: foldhash::quality::RandomState::default(),
+            asked: Arc::new(Recent::new(REMEMBERED)),
             recoder: Recoder::start(),
             outcomes: Arc::default(),
         }
@@ -174,7 +174,7 @@ impl Cache {
         // Who still answers from the snapshot before the one that it is kept for changes nothing; and one document must
         // not push out all others.
         let is_newer = kept.is_none_or(|kept| kept.epoch() < made.epoch());
-        let wanted = kept.is_some() || self.door.knows(self.seed.hash_one(&key));
+        let wanted = kept.is_some() || self.asked.came(&key);
         let is_finished = !matches!(made.kind.lifetime, Lifetime::Unfinished(_));
         if is_finished && is_newer && wanted && made.weight() as u64 <= self.largest() {
             self.kept.insert(key, Kept::Rendered(made.clone()));
@@ -190,7 +190,7 @@ impl Cache {
 
     /// Caches a rendered reply if it was requested before, recently. Returns whether it did.
     pub fn keep_if_wanted(&self, key: Key, reply: &Arc<Reply>) -> bool {
-        let wanted = self.door.knows(self.seed.hash_one(&key));
+        let wanted = self.asked.came(&key);
         if wanted {
             self.keep_reply(key, reply.clone());
         } else {
@@ -264,7 +264,7 @@ impl Cache {
     /// Caches the origin's answer to a request. `false`: not cached, because it was purged meanwhile, a later request is
     /// answered already, or all other variants are in use and none came for it before.
     pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asking: &Asking) -> bool {
-        let is_wanted = || self.door.knows(self.seed.hash_one((key, &stored.selecting)));
+        let is_wanted = || self.asked.came(&(key, &stored.selecting));
         self.keep(key, asking, |old| old.with(stored, asking.number(), is_wanted))
     }
 

@@ -117,12 +117,13 @@ impl Details {
     /// The bodies of many in the order of the ids, as [`Details::get`] finds them; `None` also where the origin has none.
     /// Blocks. The error is one of the store.
     pub fn bodies<'a>(&'a self, ids: &'a [ListingId]) -> impl Iterator<Item = Result<Option<Bytes>, StoreError>> + 'a {
-        self.0.store.bodies_in_turn(ids).map(|(id, stored)| match stored {
-            // What arrived is newer.
-            Ok(Some(body)) if !self.0.arrivals.hold().contains_key(&id) => {
-                Ok(Some(body).filter(|body| !body.is_empty()))
-            }
-            _ => Ok(self.get(id)?.filter(|record| record.meta.state == DetailState::Present).map(|record| record.body)),
+        self.0.store.details_in_turn(ids).map(|(id, stored)| {
+            let record = match stored {
+                // What arrived is newer.
+                Ok(Some(record)) if !self.0.arrivals.hold().contains_key(&id) => Some(record),
+                _ => self.get(id)?,
+            };
+            Ok(record.filter(|record| record.meta.state == DetailState::Present).map(|record| record.body))
         })
     }
 

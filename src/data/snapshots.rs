@@ -49,7 +49,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::api::hash::Digest;
 use crate::clock::{Clock, WallTime};
 use crate::config::Settings;
-use crate::data::bundle::BundleError;
+use crate::data::bundle::{BundleError, WriteError};
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::{Dataset, DatasetError};
 use crate::data::snapshot::journal::Journal;
@@ -149,6 +149,11 @@ pub enum SnapshotsError {
     /// The command does not fit the data; with the reason, and what to do.
     #[error("{0}")]
     Refused(String),
+    /// The store was repaired since the base of a delta was exported or published, or replaced by an older copy.
+    #[error("no delta can be made: the data file was repaired meanwhile; export again")]
+    Unfollowed,
+    #[error(transparent)]
+    Write(#[from] WriteError<StoreError>),
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
     #[error("the snapshot cannot be used: {0}")]

@@ -86,22 +86,14 @@ use handle::Handle;
 /// The largest body of a copy or a detail, and the largest summary or taxonomy, in bytes.
 pub(crate) const MAX_BODY: usize = 32 << 20;
 
-/// What is known from one publication to the next.
-#[derive(Debug, Default)]
-struct Publishing {
-    /// The summary blocks of the last published snapshot.
-    signatures: publish::Signatures,
-    /// The used part of the file at the last look.
-    measured: Option<garbage::Measured>,
-}
-
 /// The open store. Shared between threads; all methods block.
 #[derive(Debug)]
 pub struct Store {
     handle: Handle,
     /// Held while snapshots are published or collected, so that no block is dropped that a publication needs. Taken after
-    /// the writer of [`crate::data::snapshots`] and before the locks of the handle.
-    publishing: Mutex<Publishing>,
+    /// the writer of [`crate::data::snapshots`] and before the locks of the handle. Inside: the used part of the file at the
+    /// last look.
+    publishing: Mutex<Option<garbage::Measured>>,
     /// The number of the epoch that begins when a place is next given: see [`positions`].
     epoch: AtomicU64,
     /// Keeps the data directory locked for as long as the store is open.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::bundle_store::{BundleStore, BundleStoreError};
+use super::bundle_store::BundleStore;
 use super::head::is_ahead;
 use crate::clock::Clock;
 use crate::clock::backoff::{Jitter, doubled};
@@ -102,25 +102,10 @@ enum HeadOwner {
 }
 
 impl Publisher {
-    /// A publisher that does nothing before [`Publisher::run`], and keeps its snapshot from now on; `None`: nothing is
-    /// written to an object store.
-    pub(crate) fn open(
-        config: &Config,
-        others: TrustedKeys,
-        snapshots: Snapshots,
-        details: Details,
-        clock: Clock,
-        status: PublishStatus,
-    ) -> Result<Option<Self>, BundleStoreError> {
-        let PublishConfig { url, options, proxy, .. } = &config.publish;
-        let Some(url) = url else { return Ok(None) };
-        let place = BundleStore::open(url, options, proxy)?;
-        Ok(Some(Self::over(place, &url.to_string(), config, others, snapshots, details, clock, status)))
-    }
-
-    /// The same over an object store that is open. `url`: its address.
+    /// A publisher to an object store with this address. It does nothing before [`Publisher::run`], and keeps its snapshot
+    /// from now on.
     #[expect(clippy::too_many_arguments, reason = "all that a publisher has")]
-    fn over(
+    pub(crate) fn over(
         place: BundleStore,
         url: &str,
         config: &Config,

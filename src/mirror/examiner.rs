@@ -90,6 +90,7 @@ pub struct Examiner {
 /// Why nothing can be asked: no thread is free.
 const BUSY: &str = "this server is too busy";
 
+#[derive(Default)]
 struct Compared {
     path: String,
     said: Said,
@@ -164,29 +165,24 @@ impl Examiner {
                     self.last_ms = now_ms;
                 }
                 self.ask(&newest, shapes, first).await?;
-                Ok(None)
             }
-            Step::AskTerm(term) => {
-                self.ask_term(&newest, term).await?;
-                Ok(None)
-            }
+            Step::AskTerm(term) => self.ask_term(&newest, term).await?,
             Step::Opened => {
                 self.shared.verdicts.change(|table| table.is_opened = true);
                 self.keep().await?;
-                Ok(None)
             }
             Step::Wait(wait) => {
                 // Every other request of the hour is one of the ordinary ones.
                 let gap_ms = 2 * HOUR_MS / i64::from(per_hour);
                 let sample_ms = self.sampled_ms.min(now_ms) + gap_ms - now_ms;
-                if sample_ms <= 0 {
-                    self.sampled_ms = now_ms;
-                    self.sample().await;
-                    return Ok(None);
+                if sample_ms > 0 {
+                    return Ok(Some(wait.min(Duration::from_millis(sample_ms.unsigned_abs()))));
                 }
-                Ok(Some(wait.min(Duration::from_millis(sample_ms.unsigned_abs()))))
+                self.sampled_ms = now_ms;
+                self.sample().await;
             }
         }
+        Ok(None)
     }
 
     /// Asks an example of each shape, and takes in what the answers say.
@@ -235,11 +231,9 @@ impl Examiner {
         let has_form = compared.iter().filter(|(_, one)| form.learn(&one.said.form)).map(|(_, one)| one.at_ms).max();
         let still_since = compared.iter().filter(is_repeated).map(|(_, one)| one.at_ms).max().max(has_form);
         let still = match still_since {
-            Some(at_ms) if confirmed_since(&self.shared, at_ms).await => self.shared.newest.get(),
-            _ => None,
+            Some(at_ms) => self.confirmed_since(at_ms).await.ok(),
+            None => None,
         };
-        // What is held back is another list.
-        let still = still.filter(|_| !self.holds_back());
         // Where a refresh finds the same data, the field differs under a filter, and not since a moment ago.
         if has_form.is_some() && still.as_ref().is_some_and(|still| still.dataset.id == newest.dataset.id) {
             self.shared.commands.form(form.clone());
@@ -322,15 +316,7 @@ impl Examiner {
     /// Asks, and compares the answer with the newest snapshot. `before`: an earlier answer to the same.
     async fn compared(&self, asked: Asked, asker: Asker, before: Option<&Compared>) -> Compared {
         let path = asked.to_string();
-        let unheard = |path, why| Compared {
-            path,
-            said: Said { why: Some(why), ..Said::default() },
-            status: None,
-            text: String::new(),
-            of: None,
-            at_ms: i64::MIN,
-            may_be_old: false,
-        };
+        let unheard = |path, why: String| Compared { path, said: Said::nothing(why), ..Compared::default() };
         let answered = match answer::ask(&self.shared, &path, asker).await {
             Ok(answered) => answered,
             Err(why) => return unheard(path, why),
@@ -385,9 +371,6 @@ impl Examiner {
                     "the origin answers such queries otherwise: they are read through from now on"
                 );
             }
-            (_, State::Confirmed) if row.is_some() => {
-                tracing::debug!(shape, "the meaning of an open case is found");
-            }
             (State::Disproved, _) => tracing::info!(shape, "the origin answers such queries as we do again"),
             (_, State::Suspected) => {
                 tracing::info!(shape, path, "the origin answered an example otherwise; it is asked again");
@@ -395,6 +378,35 @@ impl Examiner {
             _ => {}
         }
         after.is_aged_again()
+    }
+
+    /// The newest snapshot, once the mirror is confirmed for a later instant than `at_ms`. The error says why nothing can
+    /// be compared with it.
+    async fn confirmed_since(&self, at_ms: i64) -> Result<Arc<Snapshot>, &'static str> {
+        let cache_ttl = self.shared.copies.client.stamps().cache_ttl();
+        let patience = cache_ttl + Duration::from_secs(60);
+        // An old copy of the origin's CDN confirms nothing; then it asks again a little later.
+        let again = (cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
+        let began = self.shared.clock.now_mono();
+        let mut asked: Option<Monotonic> = None;
+        loop {
+            let (now, picture) = (self.shared.clock.now_mono(), self.shared.copies.client.status().picture());
+            if picture.held.is_some() {
+                return Err("a snapshot is held back");
+            }
+            let newest = self.shared.newest.get();
+            if let Some(newest) = newest.filter(|newest| newest.meta.confirmed_ms >= at_ms + SURELY_LATER) {
+                return Ok(newest);
+            }
+            if picture.health.failures() >= MOST_FAILURES || now.since(began) >= patience {
+                return Err("the mirror could not be refreshed to compare again");
+            }
+            if asked.is_none_or(|last| now.since(last) >= again) {
+                asked = Some(now);
+                self.shared.commands.refresh();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Whether the origin's list is another one than clients get.
@@ -430,35 +442,6 @@ fn asker(class: Class) -> Asker {
 
 fn query_of(path: &str) -> Option<ListQuery> {
     Some(Parameters::parse(path.split_once('?')?.1).ok()?.list)
-}
-
-/// Waits until the mirror is confirmed for a later instant than `at_ms`, or holds a snapshot back; `false`: it took too
-/// long.
-async fn confirmed_since(shared: &MirrorContext, at_ms: i64) -> bool {
-    let cache_ttl = shared.copies.client.stamps().cache_ttl();
-    let patience = cache_ttl + Duration::from_secs(60);
-    // An old copy of the origin's CDN confirms nothing; then it asks again a little later.
-    let again = (cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
-    let began = shared.clock.now_mono();
-    let mut asked: Option<Monotonic> = None;
-    loop {
-        let is_later = |published: &Snapshot| published.meta.confirmed_ms >= at_ms + SURELY_LATER;
-        if shared.newest.get().as_deref().is_some_and(is_later) {
-            return true;
-        }
-        let (now, picture) = (shared.clock.now_mono(), shared.copies.client.status().picture());
-        if picture.held.is_some() {
-            return true;
-        }
-        if picture.health.failures() >= MOST_FAILURES || now.since(began) >= patience {
-            return false;
-        }
-        if asked.is_none_or(|last| now.since(last) >= again) {
-            asked = Some(now);
-            shared.commands.refresh();
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 #[cfg(test)]

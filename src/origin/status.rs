@@ -18,7 +18,7 @@ use crate::telemetry::findings::{Finding, Kind};
 use crate::telemetry::timing::Times;
 use crate::words::{counted, named};
 
-pub use trouble::{CopiesWait, DetailTrouble, HeldBack, OldCopy, Vanishing};
+pub use trouble::{CopiesWait, HeldBack, OldCopy, Vanishing};
 
 use super::ask::{AskError, UNUSABLE};
 use super::health::{FEW, Health, Judgement, Witness};
@@ -141,8 +141,10 @@ pub struct Picture {
     pub passes: u64,
     /// Whether there is no mirror, so that only client reads show the origin's state.
     pub shield: bool,
-    /// Details that cannot be fetched, if any.
-    pub details: Option<DetailTrouble>,
+    /// That details cannot be fetched: all, or some again and again.
+    pub(crate) details: Option<Finding>,
+    /// How many details wait for another try; [`u64::MAX`]: all, because many failed and none was answered.
+    pub(crate) details_failing: u64,
     /// How many answers in a row a shield was forbidden to store.
     pub unstored: u64,
     /// The use of `generated_at`, by kind of answer; kinds without it are absent.
@@ -216,7 +218,7 @@ impl Picture {
             Finding::new(Kind::NotStored, text)
         });
         let held = self.held.as_ref().map(HeldBack::finding);
-        let details = self.details.as_ref().filter(|_| !self.stands_still()).and_then(DetailTrouble::finding);
+        let details = self.details.clone().filter(|_| !self.stands_still());
         let old = self.old_copy.map(OldCopy::finding);
         let waits = self.copies.filter(|wait| self.failing_since.is_none() && !wait.is_expected);
         let waits = waits.map(|CopiesWait { until, .. }| {
@@ -493,7 +495,7 @@ mod tests {
 
     #[test]
     fn each_thing_that_is_wrong_with_an_origin_is_a_finding_until_it_is_right() {
-        let trouble = |failing, often, all| Some(DetailTrouble { failing, often, all, error: "it is HTML".to_owned() });
+        let trouble = || Some(Finding::new(Kind::DetailsFail, "none is answered"));
         let failing_since = Some(Instant::now());
         let fails = || Picture { failing_since, state: OriginState::CouldNotBeAsked, ..Picture::default() };
         let details = |details| Picture { details, ..Picture::default() };
@@ -504,10 +506,9 @@ mod tests {
         for (picture, want) in [
             (Picture::default(), &[][..]),
             (fails(), &[Kind::OriginFails]),
-            (Picture { details: trouble(9, 9, true), ..fails() }, &[Kind::OriginFails]),
-            (Picture { failing_since, ..details(trouble(9, 9, true)) }, &[Kind::DetailsFail]),
-            (details(trouble(2, 0, false)), &[]),
-            (details(trouble(40, 1, false)), &[Kind::DetailsFail]),
+            (Picture { details: trouble(), ..fails() }, &[Kind::OriginFails]),
+            (Picture { failing_since, ..details(trouble()) }, &[Kind::DetailsFail]),
+            (details(trouble()), &[Kind::DetailsFail]),
             (unstored(true, 2), &[]),
             (unstored(true, 3), &[Kind::NotStored]),
             (unstored(false, 1000), &[]),

@@ -3,7 +3,7 @@
 //! Callers: [`super::core`], [`super::serve`]; `sync`, which uses [`mirror`].
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, PublishConfig};
 use crate::data::bundle::signature::{SignatureError, TrustedKeys};
 use crate::data::store::DataDir;
 use crate::fleet::bundle_store::BundleStore;
@@ -25,9 +25,12 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
 /// The publisher; `None`: nothing is written to an object store.
 pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
     let Some(Data { snapshots, details, .. }) = core.data() else { return Ok(None) };
+    let PublishConfig { url, options, proxy, .. } = &config.publish;
+    let Some(url) = url else { return Ok(None) };
+    let place = BundleStore::open(url, options, proxy).map_err(|error| AppError::Publish(error.to_string()))?;
     let (others, clock) = (trusted_keys(config)?, core.clock.clone());
-    let publisher = Publisher::open(config, others, snapshots.clone(), details.clone(), clock, status.clone());
-    publisher.map_err(|error| AppError::Publish(error.to_string()))
+    let (url, snapshots, details) = (url.to_string(), snapshots.clone(), details.clone());
+    Ok(Some(Publisher::over(place, &url, config, others, snapshots, details, clock, status.clone())))
 }
 
 /// The follower of `replica.url`, with commands and a state of its own; `None`: it is not set.

@@ -15,9 +15,9 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 use crate::tasks::threads::beside;
 
-use super::columns::{Columns, Ids, Names, Traits};
+use super::columns::{Columns, Names, Traits};
 use super::content::{Content, SnapshotId, envelope_text};
-use super::index::{Index, Matches, Part, Since};
+use super::index::{Since, matches};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
 
 #[derive(Debug)]
@@ -65,25 +65,34 @@ pub struct Dataset {
     /// The key of the display name in each taxonomy.
     name_keys: [Option<String>; 3],
     ids: Ids,
-    index: Index,
     columns: Columns,
     names: usize,
     modified_known: bool,
     /// For an order that is not by falling `modified`; `None`: a filter is a prefix.
-    since: Option<Unordered>,
+    since: Option<Since>,
     /// The slugs of each taxonomy that have capitals, accents or white space, without these; made when first needed.
     folded: [OnceLock<HashSet<Box<str>>>; 3],
     evidence_print: OnceLock<ContentHash>,
 }
 
-/// The index for an order that is not by `modified`.
-struct Unordered {
-    since: Since,
-    all: Box<[u32]>,
-}
+/// The position of each listing, sorted by id.
+struct Ids(Box<[(ListingId, u32)]>);
 
-/// The run of [`Since`] with all positions; the runs of the kinds come before it.
-const ALL: usize = 3;
+impl Ids {
+    fn of(summaries: &[Summary]) -> Result<Self, DatasetError> {
+        let mut sorted: Box<[_]> = (0..).zip(summaries).map(|(position, summary)| (summary.id, position)).collect();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => Err(DatasetError::Repeated(pair[0].0)),
+            None => Ok(Self(sorted)),
+        }
+    }
+
+    fn position(&self, id: ListingId) -> Option<u32> {
+        let at = self.0.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(self.0[at].1)
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -115,7 +124,7 @@ impl Dataset {
                 let known = self.content.summaries.get(*place);
                 known.is_some_and(|known| known.id == summary.id && known.hash == summary.hash)
             };
-            let elsewhere = || self.ids.position(summary.id).map(|place| place as usize).filter(is_same);
+            let elsewhere = || self.position(summary.id).map(|place| place as usize).filter(is_same);
             let Some(place) = Some(next).filter(is_same).or_else(elsewhere) else { return Traits::UNREAD };
             next = place + 1;
             self.columns.traits[place]
@@ -136,7 +145,7 @@ impl Dataset {
         }
         let columns = Columns::read(names, traits, &content.summaries)
             .map_err(|error| DatasetError::Summary(error.to_string()))?;
-        let by_id = || (Ids::of(&content.summaries).map_err(DatasetError::Repeated), content.id());
+        let by_id = || (Ids::of(&content.summaries), content.id());
         let ((ids, id), groups) = beside(by_id, || Groups::by(&columns.traits, &columns.names));
         let ids = ids?;
         let mut terms: [Vec<Term>; 3] = Default::default();
@@ -159,13 +168,9 @@ impl Dataset {
         }
         let unnamed =
             TaxonomyKind::ALL.map(|kind| groups.unnamed(kind, &terms[kind.index()], &membership[kind.index()]));
-        let index = Index::of(&membership);
         let modified = || columns.traits.iter().map(|traits| traits.modified);
-        let since = (!modified().is_sorted_by(|a, b| a >= b)).then(|| {
-            let modified: Vec<i64> = modified().collect();
-            let all: Box<[u32]> = (0..modified.len() as u32).collect();
-            Unordered { since: Since::of(&modified, &[index.run(0), index.run(1), index.run(2), &all]), all }
-        });
+        let is_ordered = modified().is_sorted_by(|a, b| a >= b);
+        let since = (!is_ordered).then(|| Since::of(&modified().collect::<Vec<_>>()));
         Ok(Self {
             id,
             doubtful,
@@ -175,7 +180,6 @@ impl Dataset {
             since,
             modified_known: !modified().any(|at| at == i64::MIN),
             names: groups.names(),
-            index,
             ids,
             membership,
             terms,
@@ -195,7 +199,7 @@ impl Dataset {
     }
 
     pub fn summary(&self, id: ListingId) -> Option<&Summary> {
-        self.ids.position(id).map(|position| &self.content.summaries[position as usize])
+        self.position(id).map(|position| &self.content.summaries[position as usize])
     }
 
     /// The position of a listing in the origin's order, from 0.
@@ -297,7 +301,7 @@ impl Dataset {
 
     /// `modified` of one listing, in nanoseconds since the epoch.
     pub fn modified_of(&self, id: ListingId) -> Option<i64> {
-        self.ids.position(id).and_then(|position| self.modified_at(position))
+        self.position(id).and_then(|position| self.modified_at(position))
     }
 
     /// `modified` of the listing at a position, in nanoseconds since the epoch.
@@ -315,9 +319,9 @@ impl Dataset {
                 let end = traits.partition_point(|traits| traits.modified >= from) as u32;
                 (begin..end).collect()
             }
-            Some(unordered) if !unordered.since.has_any(from, to) => Vec::new(),
-            Some(unordered) => {
-                let all = unordered.all.iter().copied();
+            Some(since) if !since.has_any(from, to) => Vec::new(),
+            Some(_) => {
+                let all = 0..self.len() as u32;
                 all.filter(|position| is_within(traits[*position as usize].modified)).collect()
             }
         }
@@ -362,45 +366,35 @@ impl Dataset {
 
     /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
     pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
-        let matches = self.index.matches(&query.slugs)?;
+        let selected = matches(&self.membership, &query.slugs)?;
         let (offset, size) = self.span(query);
         let since = query.modified_since.as_ref().map(|since| since.at);
         if let (Some(at), Some(unordered)) = (since, &self.since) {
-            let positions = match &matches {
-                Matches::All => Ok(Part { run: ALL, start: 0, positions: &unordered.all }),
-                Matches::Term { kind, start, positions } => Ok(Part { run: *kind, start: *start, positions }),
-                Matches::Of(positions) => Err(positions),
+            let (total, page) = match &selected {
+                None => unordered.find(at, offset, size),
+                Some(positions) => unordered.scan(positions, at, offset, size),
             };
-            let (total, page) = match positions {
-                Ok(part) => unordered.since.find(&part, at, offset, size),
-                Err(positions) => unordered.since.scan(positions, at, offset, size),
-            };
-            return Ok(Found { total: total as u64, items: self.at(&page) });
+            return Ok(Found { total: total as u64, items: self.at(page) });
         }
         // Positions from `end` on do not match; below it they do.
         let traits = &self.columns.traits;
         let end = since.map_or(self.len(), |at| traits.partition_point(|traits| traits.modified > at));
-        let positions = match &matches {
-            Matches::All => {
-                let items = page(&self.content.summaries[..end], offset, size).iter().collect();
-                let stated = self.content.envelope.stated_total().filter(|_| since.is_none());
-                return Ok(Found { total: stated.map_or(end as u64, |(total, _)| total), items });
-            }
-            Matches::Term { positions, .. } => positions,
-            Matches::Of(positions) => &**positions,
+        let Some(positions) = selected else {
+            let items = page(&self.content.summaries[..end], offset, size).iter().collect();
+            let stated = self.content.envelope.stated_total().filter(|_| since.is_none());
+            return Ok(Found { total: stated.map_or(end as u64, |(total, _)| total), items });
         };
-        let total = if end == self.len() {
-            positions.len()
-        } else {
-            positions.partition_point(|position| (*position as usize) < end)
-        };
-        Ok(Found { total: total as u64, items: self.at(page(&positions[..total], offset, size)) })
+        let total = positions.range_cardinality(..end as u32);
+        let size = size.min(usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(offset));
+        let first = u32::try_from(offset).ok().and_then(|offset| positions.select(offset));
+        let page = first.into_iter().flat_map(|first| positions.range(first..)).take(size);
+        Ok(Found { total, items: self.at(page) })
     }
 
     /// The page of a query that selects these.
     pub(super) fn page_of(&self, positions: &[u32], query: &ListQuery) -> Found<'_> {
         let (offset, size) = self.span(query);
-        Found { total: positions.len() as u64, items: self.at(page(positions, offset, size)) }
+        Found { total: positions.len() as u64, items: self.at(page(positions, offset, size).iter().copied()) }
     }
 
     /// Where the page of a query begins, and its size.
@@ -410,8 +404,8 @@ impl Dataset {
         (usize::try_from(offset).unwrap_or(usize::MAX), usize::from(size))
     }
 
-    fn at(&self, positions: &[u32]) -> Vec<&Summary> {
-        positions.iter().map(|position| &self.content.summaries[*position as usize]).collect()
+    fn at(&self, positions: impl IntoIterator<Item = u32>) -> Vec<&Summary> {
+        positions.into_iter().map(|position| &self.content.summaries[position as usize]).collect()
     }
 }
 
@@ -491,11 +485,8 @@ impl Dataset {
 
     /// The positions of every listing that the slugs leave, in order.
     pub fn positions(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Vec<u32>, Doubt> {
-        Ok(match self.index.matches(slugs)? {
-            Matches::All => (0..self.len() as u32).collect(),
-            Matches::Term { positions, .. } => positions.to_vec(),
-            Matches::Of(positions) => positions.into_owned(),
-        })
+        let selected = matches(&self.membership, slugs)?;
+        Ok(selected.map_or_else(|| (0..self.len() as u32).collect(), |positions| positions.iter().collect()))
     }
 }
 

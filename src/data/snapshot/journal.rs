@@ -20,7 +20,6 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
 use super::content::{Content, SnapshotId};
-use super::dataset::Dataset;
 
 /// A journal holds at most this much: ids, and `OVERHEAD` for each entry. 16 MiB, give or take.
 pub(crate) const MAX_WEIGHT: usize = 2 << 20;
@@ -45,29 +44,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Compares two data sets in one pass.
-    pub fn between(from: &Dataset, to: &Dataset, at_ms: i64) -> Self {
-        let (mut added, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
-        for old in &from.content.summaries {
-            match to.summary(old.id) {
-                None => removed.push(old.id),
-                Some(new) if new.hash != old.hash => changed.push(old.id),
-                Some(_) => {}
-            }
-        }
-        // Ids are unique, so an equal number means no other ids.
-        if to.len() > from.len() - removed.len() {
-            let ids = to.content.summaries.iter().map(|summary| summary.id);
-            added.extend(ids.filter(|id| from.summary(*id).is_none()));
-        }
-        for ids in [&mut added, &mut changed, &mut removed] {
-            ids.sort_unstable();
-        }
-        Self { from: from.id.clone(), to: to.id.clone(), at_ms, added, changed, removed }
-    }
-
-    /// Compares two contents that are not indexed.
-    pub fn between_contents(from: &Content, to: &Content, at_ms: i64) -> Self {
+    /// Compares two contents.
+    pub fn between(from: &Content, to: &Content, at_ms: i64) -> Self {
         let mut before: HashMap<ListingId, ContentHash, RandomState> =
             from.summaries.iter().map(|old| (old.id, old.hash)).collect();
         let (mut added, mut changed) = (Vec::new(), Vec::new());

@@ -77,7 +77,7 @@ impl Snapshots {
             Feed::Own | Feed::Steps(_) | Feed::Publishers(_) => {
                 let Some(served) = served.filter(|served| served.id != next.id) else { return Ok(()) };
                 let mut journal = Journal::clone(own);
-                journal.push(Entry::between(served, next, self.0.clock.now_wall().as_millis()));
+                journal.push(Entry::between(&served.content, &next.content, self.0.clock.now_wall().as_millis()));
                 journal
             }
         };

@@ -24,22 +24,6 @@ use crate::data::store::{ChangePosition, DetailMeta, DetailRecord, ExportedDetai
 /// Tries of an export while details change.
 const TRIES: u32 = 5;
 
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    /// There is nothing to export, or less than what is required.
-    #[error("{0}")]
-    Refused(String),
-    #[error("no delta can be made: {0}")]
-    Base(#[source] SnapshotsError),
-    /// The store was repaired since the base was exported or published, or replaced by an older copy.
-    #[error("no delta can be made: the data file was repaired meanwhile; export again")]
-    Unfollowed,
-    #[error("the data directory: {0}")]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Write(#[from] WriteError<StoreError>),
-}
-
 /// Details in ascending id order.
 type Known = Vec<ExportedDetail>;
 
@@ -87,12 +71,11 @@ pub struct Exported {
 impl Snapshots {
     /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept snapshot, whose id may
     /// be shortened. `complete`: fails unless every detail is mirrored.
-    pub fn export(&self, out: &mut File, since: Option<&str>, complete: bool) -> Result<Exported, ExportError> {
+    pub fn export(&self, out: &mut File, since: Option<&str>, complete: bool) -> Result<Exported, SnapshotsError> {
         let served = self.current().get();
-        let served = served.ok_or_else(|| ExportError::Refused("there is no snapshot to export yet".to_owned()))?;
+        let served = served.ok_or_else(|| SnapshotsError::Refused("there is no snapshot to export yet".to_owned()))?;
         let hold = Hold::on(self, served.seq);
-        let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
-        let base = base.map_err(ExportError::Base)?;
+        let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose()?;
         let before = match &base {
             Some(base) => self.store().mark(exported(&base.dataset.id))?,
             None => None,
@@ -101,7 +84,7 @@ impl Snapshots {
         let exported = self.write_bundle(out, &served, base, Some(&served.dataset.evidence()), None, hold)?;
         let (mirrored, of) = (exported.written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
-            return Err(ExportError::Refused(format!(
+            return Err(SnapshotsError::Refused(format!(
                 "the bundle would not be complete: {mirrored} of {of} details are mirrored. Export again when the copy is \
                  complete (`grandstand sync` fetches the rest), or without --require-complete"
             )));
@@ -119,10 +102,10 @@ impl Snapshots {
         base: Option<(&SnapshotId, Option<ChangePosition>)>,
         keeps_evidence: bool,
         count: Count<'_>,
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<Exported, SnapshotsError> {
         let hold = Hold::on(self, served.seq);
         let base = match base {
-            Some((snapshot, since)) => Some((self.load(snapshot.as_str()).map_err(ExportError::Base)?, since)),
+            Some((snapshot, since)) => Some((self.load(snapshot.as_str())?, since)),
             None => None,
         };
         let base = base.as_ref().map(|(base, since)| (&*base.dataset, Some(*since)));
@@ -141,7 +124,7 @@ impl Snapshots {
         evidence: Option<&Evidence>,
         count: Option<Count<'_>>,
         hold: Hold,
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<Exported, SnapshotsError> {
         let told = self.verdicts().table().told();
         let lost = RefCell::new(Lost::new());
         let is_exact = base.is_none_or(|(_, since)| since.is_some());
@@ -198,7 +181,7 @@ impl Snapshots {
         base: Option<Base<'_>>,
         count: Option<Count<'_>>,
         lost: &Lost,
-    ) -> Result<(Known, Counts), ExportError> {
+    ) -> Result<(Known, Counts), SnapshotsError> {
         let lacking = match base {
             Some((base, Some(since))) => Some(self.lacking(dataset, base, since, lost)?),
             _ => None,
@@ -277,10 +260,10 @@ impl Snapshots {
         base: &Dataset,
         since: Option<ChangePosition>,
         lost: &Lost,
-    ) -> Result<Known, ExportError> {
+    ) -> Result<Known, SnapshotsError> {
         /// Their metadata takes some hundred bytes each.
         const PIECE: usize = 4096;
-        let mut ids = self.store().details_since(since)?.ok_or(ExportError::Unfollowed)?;
+        let mut ids = self.store().details_since(since)?.ok_or(SnapshotsError::Unfollowed)?;
         if base.id != dataset.id {
             let listed = dataset.content.summaries.iter().map(|summary| summary.id);
             ids.extend(listed.filter(|id| base.position(*id).is_none()));
@@ -323,6 +306,6 @@ impl Snapshots {
 }
 
 /// Whether an export failed because nothing is known any more of what it builds on.
-pub(crate) const fn lacks_base(error: &ExportError) -> bool {
-    matches!(error, ExportError::Base(SnapshotsError::Unknown(_)) | ExportError::Unfollowed)
+pub(crate) const fn lacks_base(error: &SnapshotsError) -> bool {
+    matches!(error, SnapshotsError::Unknown(_) | SnapshotsError::Unfollowed)
 }

@@ -91,7 +91,7 @@ fn plan(
         let base = content.as_ref().or(base);
         let next = bundle.content_over(base).map_err(|why| SnapshotsError::Bundle { at, why })?;
         if let Some(base) = base.filter(|_| steps.len() > 1 && bundle.base().is_some()) {
-            changes.push(Entry::between_contents(base, &next, now_ms));
+            changes.push(Entry::between(base, &next, now_ms));
         }
         summaries.push(summaries_of_details(bundle, &next));
         evidence = bundle.evidence_over(evidence);

@@ -177,13 +177,9 @@ impl Store {
 
     /// A detail; `None` when it was never fetched. Fails if it is damaged.
     pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
-        self.read_detail(id, ReadTables::detail)
-    }
-
-    fn read_detail<T>(&self, id: ListingId, read: ReadDetail<T>) -> Result<Option<T>, StoreError> {
         self.handle.read(|transaction| {
             let tables = ReadTables::open(transaction)?;
-            tables.place(id)?.map(|place| read(&tables, id, place)).transpose()
+            tables.place(id)?.map(|place| tables.detail(id, place)).transpose()
         })
     }
 
@@ -214,8 +210,7 @@ impl Store {
             let tables = ReadTables::open(transaction)?;
             let mut found = Vec::with_capacity(ids.len());
             for id in ids {
-                let Some(place) = tables.place(*id)? else { continue };
-                found.extend(tables.whole_meta(*id, place)?.map(|meta| (*id, meta)));
+                found.extend(tables.known(*id, tables.place(*id)?)?.map(|meta| (*id, meta)));
             }
             Ok(found)
         })
@@ -241,9 +236,6 @@ pub(super) struct Tables<P, S> {
     bodies: S,
 }
 
-/// Reads a detail, or a part of it, that lies at a place.
-type ReadDetail<T> = fn(&ReadTables, ListingId, u64) -> Result<T, Fault>;
-
 type ReadTables = Tables<ReadOnlyTable<u64, u64>, ReadOnlyTable<u64, Sealed>>;
 
 impl ReadTables {
@@ -268,26 +260,18 @@ impl<P: ReadableTable<u64, u64>, S: ReadableTable<u64, Sealed>> Tables<P, S> {
         if found == id { Ok(DetailMeta::decode(id, sealed)?) } else { Err(damaged(META, "id").into()) }
     }
 
-    /// The metadata at a place, if there is one.
+    /// The metadata at a place, if there is one; damaged metadata counts as absent.
     fn known(&self, id: ListingId, place: Option<u64>) -> Result<Option<DetailMeta>, Fault> {
-        Ok(place.map(|place| self.whole_meta(id, place)).transpose()?.flatten())
-    }
-
-    /// The metadata at a place; damaged metadata counts as absent.
-    fn whole_meta(&self, id: ListingId, place: u64) -> Result<Option<DetailMeta>, Fault> {
-        match self.meta(id, place) {
+        match place.map(|place| self.meta(id, place)).transpose() {
             Err(Fault::Store(StoreError::Damaged(_))) => Ok(None),
-            meta => meta.map(Some),
+            meta => meta,
         }
     }
 
-    fn body(&self, id: ListingId, place: u64) -> Result<Bytes, Fault> {
-        let sealed = self.bodies.get(place)?.ok_or_else(|| damaged(BODY, "key"))?;
-        Ok(decode_body(id, sealed.value())?)
-    }
-
     fn detail(&self, id: ListingId, place: u64) -> Result<DetailRecord, Fault> {
-        Ok(DetailRecord { meta: self.meta(id, place)?, body: self.body(id, place)? })
+        let meta = self.meta(id, place)?;
+        let sealed = self.bodies.get(place)?.ok_or_else(|| damaged(BODY, "key"))?;
+        Ok(DetailRecord { meta, body: decode_body(id, sealed.value())? })
     }
 }
 
@@ -346,44 +330,23 @@ const PIECE: usize = 4096;
 const AHEAD: usize = 16 << 20;
 
 /// Details in turn, and the error of each that cannot be read. `None`: it was never fetched.
-pub(crate) struct InTurn<'a, T> {
+pub(crate) struct InTurn<'a> {
     store: &'a Store,
-    read: ReadDetail<T>,
-    size: fn(&T) -> usize,
     left: &'a [ListingId],
-    piece: std::vec::IntoIter<(ListingId, Ahead<T>)>,
+    piece: std::vec::IntoIter<(ListingId, Ahead)>,
 }
 
 /// What was read ahead of one detail; outer `None`: it is read when it is its turn.
-type Ahead<T> = Option<Option<T>>;
+type Ahead = Option<Option<DetailRecord>>;
 
 impl Store {
     /// Details with their metadata, in the order of the ids.
-    pub(crate) fn details_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, DetailRecord> {
-        let size = |record: &DetailRecord| record.body.len();
-        InTurn { store: self, read: ReadTables::detail, size, left: ids, piece: Vec::new().into_iter() }
-    }
-
-    /// Those of these details that are stored, in the order of the file.
-    pub(super) fn in_file_order(&self, ids: &[ListingId]) -> Result<Vec<ListingId>, StoreError> {
-        self.handle.read(|transaction| {
-            let tables = ReadTables::open(transaction)?;
-            let mut placed = Vec::with_capacity(ids.len());
-            for id in ids {
-                placed.extend(tables.place(*id)?.map(|place| (place, *id)));
-            }
-            placed.sort_unstable();
-            Ok(placed.into_iter().map(|(_, id)| id).collect())
-        })
-    }
-
-    /// The bodies alone; that of a detail which the origin does not have is empty.
-    pub(crate) fn bodies_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a, Bytes> {
-        InTurn { store: self, read: ReadTables::body, size: Bytes::len, left: ids, piece: Vec::new().into_iter() }
+    pub(crate) fn details_in_turn<'a>(&'a self, ids: &'a [ListingId]) -> InTurn<'a> {
+        InTurn { store: self, left: ids, piece: Vec::new().into_iter() }
     }
 }
 
-impl<T> InTurn<'_, T> {
+impl InTurn<'_> {
     /// Reads ahead: nothing if one of them cannot be read.
     fn read_ahead(&mut self) {
         let (ids, left) = self.left.split_at(self.left.len().min(PIECE));
@@ -396,8 +359,8 @@ impl<T> InTurn<'_, T> {
             let mut places = places.collect::<Result<Vec<(Option<u64>, ListingId, usize)>, Fault>>()?;
             places.sort_unstable();
             for (place, id, n) in places {
-                let found = place.map(|place| (self.read)(&tables, id, place)).transpose()?;
-                bytes += found.as_ref().map_or(0, self.size);
+                let found = place.map(|place| tables.detail(id, place)).transpose()?;
+                bytes += found.as_ref().map_or(0, |record| record.body.len());
                 read[n].1 = Some(found);
                 if bytes > AHEAD {
                     break;
@@ -409,15 +372,15 @@ impl<T> InTurn<'_, T> {
     }
 }
 
-impl<T> Iterator for InTurn<'_, T> {
-    type Item = (ListingId, Result<Option<T>, StoreError>);
+impl Iterator for InTurn<'_> {
+    type Item = (ListingId, Result<Option<DetailRecord>, StoreError>);
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.piece.len() == 0 && !self.left.is_empty() {
             self.read_ahead();
         }
         let (id, read) = self.piece.next()?;
-        let read = read.map_or_else(|| self.store.read_detail(id, self.read), Ok);
+        let read = read.map_or_else(|| self.store.detail(id), Ok);
         Some((id, read))
     }
 }

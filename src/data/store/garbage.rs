@@ -69,12 +69,12 @@ impl Store {
     /// wait for it; readers do not. A crash during compaction loses nothing. If the collection fails, either everything was
     /// dropped or nothing.
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
-        let mut publishing = self.publishing.lock();
+        let mut measured = self.publishing.lock();
         let mut collected = self.drop_snapshots(keep_seqs)?;
         let file = self.file_len()?;
         if file > SMALL
-            && self.may_be_mostly_free(file, publishing.measured.as_ref())?
-            && publishing.measured.insert(self.measure()?).is_worth_compacting(file)
+            && self.may_be_mostly_free(file, measured.as_ref())?
+            && measured.insert(self.measure()?).is_worth_compacting(file)
         {
             match self.compact() {
                 Ok(()) => collected.compacted = true,

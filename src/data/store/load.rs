@@ -1,9 +1,8 @@
 //! Loading of snapshots, on all cores; and verification of kept ones and their details by their hashes.
 //!
-//! Every block is verified, and the result by its id. A comparison holds no texts, and reads each block and each detail
-//! once, however many snapshots have it. Callers: [`crate::data::snapshots`], through [`Store`].
+//! Every block is verified, and the result by its id. A verification loads one snapshot after the other, and reads each
+//! detail once, however many snapshots list it. Callers: [`crate::data::snapshots`], through [`Store`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -18,10 +17,8 @@ use super::database::{self, Sealed};
 use super::error::{Fault, StoreError, guarded};
 use super::record::{Blocks, SnapshotRecord};
 use super::{Store, block};
-use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
-use crate::api::page::Envelope;
-use crate::data::snapshot::content::{Content, SnapshotId};
+use crate::data::snapshot::content::Content;
 use crate::tasks::threads::together;
 use crate::words::counted;
 
@@ -42,13 +39,22 @@ impl Store {
             if transaction.open_table(database::SNAPSHOTS)?.get(record.seq)?.is_none() {
                 return Err(StoreError::NoSuchSnapshot(record.seq).into());
             }
-            let blocks = read_blocks(transaction, &record.blocks, |reader, key| {
-                let summaries = block::read_summaries(&reader.read(key)?)?;
+            let Blocks { envelope, taxonomies, summaries, order } = &record.blocks;
+            let reader = BlockReader::new(transaction)?;
+            let envelope = block::read_envelope(&reader.read(envelope)?)?;
+            let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
+                Ok(block::read_taxonomy(&reader.read(&taxonomies[kind])?)?.into())
+            };
+            let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];
+            let worker = || BlockReader::new(transaction);
+            let order =
+                run_parallel(order.len(), worker, |reader, n| Ok(block::read_order(&reader.read(&order[n])?)?))?;
+            let by_id = run_parallel(summaries.len(), worker, |reader, n| {
+                let summaries = block::read_summaries(&reader.read(&summaries[n])?)?;
                 let read = read(&summaries);
                 Ok((summaries, read))
             })?;
-            let ReadBlocks { envelope, taxonomies, by_id, order } = blocks;
-            let (summaries, read) = arrange(by_id, &order)?;
+            let (summaries, read) = arrange(by_id, &order.concat())?;
             let content = Content { envelope, taxonomies, summaries };
             if content.id() != record.id || content.summaries.len() as u64 != record.listings {
                 return Err(damaged("snapshot", "id").into());
@@ -71,33 +77,6 @@ impl BlockReader {
         let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
         Ok(block::open(key, packed.value())?)
     }
-}
-
-/// A snapshot as it is read: what was made of each block of summaries, sorted by id, and all ids in the origin's order.
-struct ReadBlocks<T> {
-    envelope: Envelope,
-    taxonomies: [Arc<str>; 3],
-    by_id: Vec<T>,
-    order: Vec<ListingId>,
-}
-
-/// Reads the blocks of a snapshot on all cores, those of summaries with `read`.
-fn read_blocks<T: Send>(
-    transaction: &ReadTransaction,
-    blocks: &Blocks,
-    read: impl Fn(&BlockReader, &BlockKey) -> Result<T, Fault> + Sync,
-) -> Result<ReadBlocks<T>, Fault> {
-    let reader = BlockReader::new(transaction)?;
-    let taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
-        Ok(block::read_taxonomy(&reader.read(&blocks.taxonomies[kind])?)?.into())
-    };
-    let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
-    let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];
-    let worker = || BlockReader::new(transaction);
-    let order =
-        run_parallel(blocks.order.len(), worker, |reader, n| Ok(block::read_order(&reader.read(&blocks.order[n])?)?))?;
-    let by_id = run_parallel(blocks.summaries.len(), worker, |reader, n| read(reader, &blocks.summaries[n]))?;
-    Ok(ReadBlocks { envelope, taxonomies, by_id, order: order.concat() })
 }
 
 /// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is dropped as soon as its
@@ -127,14 +106,9 @@ fn arrange<T: Clone + Default>(
     Ok((arranged, arranged_read))
 }
 
-/// The listings of a block, by id.
-type Listed = Arc<[(ListingId, ContentHash)]>;
-
 /// A check of one snapshot after the other.
 pub(crate) struct Verification<'a> {
     store: &'a Store,
-    /// The blocks of the snapshot before.
-    blocks: HashMap<BlockKey, Listed>,
     /// Listings whose details were read, by id.
     read: Vec<ListingId>,
     /// The damaged ones of them, by id, and what is wrong.
@@ -143,13 +117,15 @@ pub(crate) struct Verification<'a> {
 
 impl<'a> Verification<'a> {
     pub(crate) fn of(store: &'a Store) -> Self {
-        Self { store, blocks: HashMap::new(), read: Vec::new(), damaged: Vec::new() }
+        Self { store, read: Vec::new(), damaged: Vec::new() }
     }
 
     /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
     pub(crate) fn check(&mut self, seq: u64) -> Result<(), StoreError> {
         let record = self.store.snapshot(seq)?.ok_or(StoreError::NoSuchSnapshot(seq))?;
-        let listed = self.listed(&record)?;
+        // Its texts are dropped before the details are read.
+        let mut listed: Vec<ListingId> = self.store.load(&record)?.summaries.iter().map(|summary| summary.id).collect();
+        listed.sort_unstable();
         self.read_details(&listed)?;
         let mut damaged = self.damaged.iter().filter(|(id, _)| listed.binary_search(id).is_ok());
         let Some((first, why)) = damaged.next() else { return Ok(()) };
@@ -157,45 +133,10 @@ impl<'a> Verification<'a> {
         Err(StoreError::Damaged(format!("{all}, the first of listing {first}: {why}")))
     }
 
-    /// Reads the blocks of a snapshot that the one before does not have, and compares the content with its id. Returns
-    /// the ids of its listings, ascending.
-    fn listed(&mut self, record: &SnapshotRecord) -> Result<Vec<ListingId>, StoreError> {
-        let (ids, read) = self.store.handle.read(|transaction| {
-            let blocks = read_blocks(transaction, &record.blocks, |reader, key| {
-                if let Some(listed) = self.blocks.get(key) {
-                    return Ok((*key, listed.clone()));
-                }
-                let summaries = block::read_summaries(&reader.read(key)?)?;
-                Ok((*key, summaries.iter().map(|summary| (summary.id, summary.hash)).collect::<Listed>()))
-            })?;
-            let ReadBlocks { envelope, taxonomies, by_id: read, mut order } = blocks;
-            // The blocks are in the order of their ids, and so are the listings of each.
-            let found = |id: &ListingId| {
-                let block = read.partition_point(|(_, listed)| listed.last().is_some_and(|(last, _)| last < id));
-                let listed = &read.get(block)?.1;
-                listed.binary_search_by_key(id, |(id, _)| *id).ok().map(|found| listed[found])
-            };
-            if !order.iter().all(|id| found(id).is_some()) {
-                return Err(damaged("snapshot", "order").into());
-            }
-            let id = SnapshotId::of(&envelope, &taxonomies, order.iter().filter_map(found));
-            let count = read.iter().map(|(_, listed)| listed.len()).sum::<usize>();
-            if id != record.id || count != order.len() || count as u64 != record.listings {
-                return Err(damaged("snapshot", "id").into());
-            }
-            order.sort_unstable();
-            Ok((order, read))
-        })?;
-        self.blocks = read.into_iter().collect();
-        Ok(ids)
-    }
-
     /// Reads the details of those listings that were not read yet.
     fn read_details(&mut self, listed: &[ListingId]) -> Result<(), StoreError> {
         let new: Vec<ListingId> = listed.iter().filter(|id| self.read.binary_search(id).is_err()).copied().collect();
-        // If the places cannot be read, each detail gives the error.
-        let stored = self.store.in_file_order(&new).unwrap_or_else(|_| new.clone());
-        for (id, read) in self.store.details_in_turn(&stored) {
+        for (id, read) in self.store.details_in_turn(&new) {
             match read {
                 Err(StoreError::Damaged(why)) => self.damaged.push((id, why)),
                 read => drop(read?),

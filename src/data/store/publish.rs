@@ -3,7 +3,7 @@
 //! A crash leaves the old snapshot or the new one, nothing between. [`crate::mirror`] and [`crate::data::snapshots`] decide
 //! whether a content may be published. Callers: [`crate::data::snapshots`], through [`Store`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::block::{self, BlockKey};
 use super::coding::{Packer, check_size, damaged};
@@ -12,27 +12,12 @@ use super::error::{Fault, StoreError};
 use super::load::run_parallel;
 use super::record::{self, Blocks, SnapshotRecord};
 use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, database, positions};
-use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::data::snapshot::content::Content;
 use crate::data::snapshot::meta::SnapshotMeta;
 
 /// A block's key, and its compressed bytes if it is new.
 type Encoded = (BlockKey, Option<Vec<u8>>);
-
-/// The keys of summary blocks by their signature, so that known blocks need not be built and hashed.
-pub(super) type Signatures = HashMap<ContentHash, BlockKey>;
-
-/// The signature of a block of summaries: their ids and the hashes of their texts.
-fn signature(summaries: &[&Summary]) -> ContentHash {
-    let ids_and_hashes = summaries.iter().map(|summary| (summary.id.0.to_le_bytes(), summary.hash.to_bytes()));
-    let mut text = Vec::with_capacity(summaries.len() * 24);
-    for (id, hash) in ids_and_hashes {
-        text.extend_from_slice(&id);
-        text.extend_from_slice(&hash);
-    }
-    ContentHash::of(&text)
-}
 
 /// Details that are written along with a snapshot.
 pub struct Arriving<'a> {
@@ -74,7 +59,7 @@ impl Store {
         meta: &SnapshotMeta,
         along: &WrittenAlong<'_>,
     ) -> Result<SnapshotRecord, StoreError> {
-        let mut publishing = self.publishing.lock();
+        let _publishing = self.publishing.lock();
         let id = content.id();
         // Still true in the transaction below: blocks are dropped only under the same lock.
         let (last, mut known) = self.before(along.activate)?;
@@ -84,13 +69,7 @@ impl Store {
         }
         let (blocks, new) = match &last {
             Some(last) if !along.rewrites => (last.blocks.clone(), Vec::new()),
-            _ => {
-                let encoded = encode(content, &known, &publishing.signatures);
-                let encoded = encoded.map_err(|fault| fault.into_store_error(self.path(), 0))?;
-                // Before the transaction, which may fail: a signature counts only while its block is stored (`known`).
-                publishing.signatures = encoded.2;
-                (encoded.0, encoded.1)
-            }
+            _ => encode(content, &known).map_err(|fault| fault.into_store_error(self.path(), 0))?,
         };
         let blocks_len = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>();
         let needed = (blocks_len + along.details_bytes) * 5 / 4 + along.states.bytes() + (1 << 20);
@@ -143,11 +122,7 @@ impl Store {
 }
 
 /// The keys of a content's blocks, and the new blocks.
-fn encode(
-    content: &Content,
-    known: &HashSet<BlockKey>,
-    signatures: &Signatures,
-) -> Result<(Blocks, NewBlocks, Signatures), Fault> {
+fn encode(content: &Content, known: &HashSet<BlockKey>) -> Result<(Blocks, NewBlocks), Fault> {
     let sorted = sorted(content)?;
     let by_id = block::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), block::CUT_SUMMARIES);
     let in_order = block::cut(content.summaries.iter().map(|summary| (summary.id, 8)), block::CUT_ORDER);
@@ -158,18 +133,12 @@ fn encode(
         encoded.push(encode_block(&block::taxonomy(text), known, &mut packer)?);
     }
     let summaries = run_parallel(by_id.len(), worker, |packer, n| {
-        let some = &sorted[by_id[n].clone()];
-        let signature = signature(some);
-        if let Some(key) = signatures.get(&signature).filter(|key| known.contains(key)) {
-            return Ok(((*key, None), signature));
-        }
-        Ok((encode_block(&block::summaries(some.iter().copied()), known, packer)?, signature))
+        encode_block(&block::summaries(sorted[by_id[n].clone()].iter().copied()), known, packer)
     })?;
     let order = run_parallel(in_order.len(), worker, |packer, n| {
         encode_block(&block::order(&content.summaries[in_order[n].clone()]), known, packer)
     })?;
-    let signatures = summaries.iter().map(|((key, _), signature)| (*signature, *key)).collect();
-    encoded.extend(summaries.into_iter().map(|(encoded, _)| encoded));
+    encoded.extend(summaries);
     encoded.extend(order);
     let keys: Vec<BlockKey> = encoded.iter().map(|(key, _)| *key).collect();
     let (summaries, order) = keys[4..].split_at(by_id.len());
@@ -180,7 +149,7 @@ fn encode(
         order: order.to_vec(),
     };
     let new = encoded.into_iter().filter_map(|(key, packed)| packed.map(|packed| (key, packed))).collect();
-    Ok((blocks, new, signatures))
+    Ok((blocks, new))
 }
 
 fn encode_block(raw: &[u8], known: &HashSet<BlockKey>, packer: &mut Packer) -> Result<Encoded, Fault> {

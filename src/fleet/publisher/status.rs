@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
 use crate::data::bundle::signature::SignatureError;
-use crate::data::snapshots::export::ExportError;
+use crate::data::snapshots::SnapshotsError;
 use crate::data::store::StoreError;
 use crate::fleet::bundle_store::BundleStoreError;
 use crate::protocol::excerpt::Excerpt;
@@ -134,7 +134,7 @@ pub(super) enum PublishError {
     #[error(transparent)]
     BundleStore(#[from] BundleStoreError),
     #[error("the bundle cannot be written: {0}")]
-    Export(#[from] ExportError),
+    Export(#[from] SnapshotsError),
     #[error("{0}")]
     Signature(#[from] SignatureError),
     #[error("the key needs a password: set publish.sign_password_file")]

@@ -207,7 +207,7 @@ fn read_journal(bytes: &Bytes, blake3: &Digest, snapshot: &SnapshotId) -> Result
     }
     let entries = codec::decode(bytes).map_err(|error| error.to_string())?;
     match entries.last() {
-        Some(last) if last.to != *snapshot => Err(BadJournal::End.to_string()),
+        Some(last) if last.to != *snapshot => Err("the journal ends with another snapshot".to_owned()),
         _ => Ok(entries),
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::clock::backoff::doubled;
-use crate::origin::status::DetailTrouble;
+use crate::telemetry::findings::{Finding, Kind};
+use crate::words::counted;
 
 /// So many different details in a row fail: the origin gives none, and it is not about one listing.
 const MANY: u32 = 8;
@@ -27,8 +28,6 @@ pub(super) struct Retries {
     error: String,
     /// Whether the origin failed as a whole.
     was_down: bool,
-    /// Whether an answer has ended a row of many.
-    has_ended: bool,
 }
 
 /// How often a detail failed without an answer between.
@@ -82,13 +81,7 @@ impl Retries {
 
     /// The origin answered a request for a detail.
     pub(super) fn answered(&mut self) {
-        self.has_ended |= self.is_row_long();
         self.row = Row::default();
-    }
-
-    /// Whether the origin gives details again; `true` once.
-    pub(super) fn has_ended(&mut self) -> bool {
-        std::mem::take(&mut self.has_ended)
     }
 
     /// A request failed. All rest at most `longest`, if many fail and none is answered.
@@ -156,15 +149,27 @@ impl Retries {
         some.get(place).copied().into_iter().collect()
     }
 
-    /// The trouble for `/status`; `None`: nothing fails.
-    pub(super) fn trouble(&self) -> Option<DetailTrouble> {
-        let often = self.each.values().filter(|failed| failed.tries >= OFTEN).count();
-        (!self.each.is_empty()).then(|| DetailTrouble {
-            failing: self.each.len(),
-            often,
-            all: self.is_row_long(),
-            error: self.error.clone(),
-        })
+    /// How many wait for another try; [`u64::MAX`]: all, because many failed and none was answered.
+    pub(super) fn failing(&self) -> u64 {
+        if self.is_row_long() { u64::MAX } else { self.each.len() as u64 }
+    }
+
+    /// That all fail, or some again and again; `None`: neither.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let often = self.each.values().filter(|failed| failed.tries >= OFTEN).count() as u64;
+        let error = &self.error;
+        let (text, cause) = if self.is_row_long() && !self.each.is_empty() {
+            let failed = counted(self.each.len() as u64, "request");
+            let text =
+                format!("no details can be fetched: {failed} failed and none was answered. The last error: {error}");
+            (text, "all")
+        } else if often > 0 {
+            let many = counted(often, "detail");
+            (format!("{many} cannot be fetched, although others can. The last error: {error}"), "some")
+        } else {
+            return None;
+        };
+        Some(Finding::new(Kind::DetailsFail, text).because(cause))
     }
 }
 
@@ -204,14 +209,14 @@ mod tests {
         assert!(retries.is_due(id, at(1000)), "the origin wants it so");
         fail(&mut retries, 8, 1000);
         retries.look(false, |id| id.0 == 7, |_| None);
-        assert_eq!(retries.trouble().unwrap().failing, 1, "one listing is gone");
+        assert_eq!(retries.failing(), 1, "one listing is gone");
     }
 
     #[test]
     fn while_many_fail_and_none_is_answered_all_rest_longer_and_longer() {
         let mut retries = Retries::default();
         (0..7).for_each(|id| fail(&mut retries, id, 0));
-        assert!(retries.rests(at(0)).is_none() && !retries.trouble().unwrap().all);
+        assert!(retries.rests(at(0)).is_none() && retries.finding().is_none());
         // Eight at once are on the wire.
         (7..15).for_each(|id| fail(&mut retries, id, 0));
         let mut now = 0;
@@ -226,10 +231,11 @@ mod tests {
             assert_eq!(retries.chosen(due[..5].to_vec()).len(), 1, "else any");
             fail(&mut retries, number, now);
         }
-        assert!(retries.trouble().unwrap().all && !retries.has_ended());
+        let text = |retries: &Retries| retries.finding().map(|finding| finding.text).unwrap_or_default();
+        assert!(text(&retries).starts_with("no details can be fetched: "), "{}", text(&retries));
+        assert_eq!(retries.failing(), u64::MAX);
         retries.answered();
-        assert!(retries.rests(at(now)).is_none() && !retries.trouble().unwrap().all);
-        assert!(retries.has_ended() && !retries.has_ended(), "told once");
+        assert!(retries.rests(at(now)).is_none() && retries.finding().is_none());
         assert_eq!(retries.chosen((0..100).map(ListingId).collect()).len(), 100);
     }
 
@@ -244,8 +250,8 @@ mod tests {
             (0..100).for_each(|id| fail(&mut retries, id, now));
             assert_eq!(retries.rests(at(now)), None);
         }
-        let trouble = retries.trouble().unwrap();
-        assert_eq!((trouble.failing, trouble.often, trouble.all), (100, 100, false));
+        assert_eq!(retries.failing(), 100);
+        assert!(retries.finding().unwrap().text.starts_with("100 details cannot be fetched, although others can"));
     }
 
     #[test]

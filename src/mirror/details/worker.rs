@@ -43,11 +43,10 @@ impl DetailWorker {
             let newest = self.shared.newest.get();
             let is_listed = |id| newest.as_ref().is_none_or(|newest| newest.dataset.position(id).is_some());
             retries.look(is_down, is_listed, |id| self.shared.details.fetched_ms(id));
-            if retries.has_ended() {
-                tracing::info!("the origin gives details again");
-            }
-            let trouble = retries.trouble();
-            self.shared.copies.client.status().update(|picture| picture.details = trouble);
+            let (finding, failing) = (retries.finding(), retries.failing());
+            self.shared.copies.client.status().update(|picture| {
+                (picture.details, picture.details_failing) = (finding, failing);
+            });
             let published = newest.filter(|_| !self.shared.details.is_backed_up());
             if let Some(published) = published.filter(|_| retries.rests(now).is_none()) {
                 let (dataset, disturbed) = (&published.dataset, self.shared.details.disturbed());

@@ -52,7 +52,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    fn nothing(why: impl Into<String>) -> Self {
+    pub(super) fn nothing(why: impl Into<String>) -> Self {
         Self { why: Some(why.into()), ..Self::default() }
     }
 

@@ -25,7 +25,7 @@ use super::difference::{Difference, DifferenceKind};
 use super::example::Example;
 use super::report::{Outcome, Phase};
 use super::sample::Sampler;
-use super::{BUSY, Compared, Examiner, MOST_FAILURES, asker, confirmed_since};
+use super::{BUSY, Compared, Examiner, MOST_FAILURES, asker};
 
 /// How often a difference is compared again while the origin keeps changing.
 const ROUNDS: usize = 3;
@@ -202,13 +202,9 @@ impl Examiner {
         let mut outcomes = Vec::with_capacity(suspects.len());
         let mut reason = "the origin kept changing during the comparison";
         for _ in 0..ROUNDS {
-            let at_ms = suspects.iter().map(|(_, before)| before.at_ms).max().unwrap_or(0);
-            if !suspects.is_empty() && !confirmed_since(&self.shared, at_ms).await {
-                reason = "the mirror could not be refreshed to compare again";
-                break;
-            }
-            if self.holds_back() {
-                reason = "a snapshot is held back";
+            let Some(at_ms) = suspects.iter().map(|(_, before)| before.at_ms).max() else { break };
+            if let Err(why) = self.confirmed_since(at_ms).await {
+                reason = why;
                 break;
             }
             for (sample, before) in std::mem::take(&mut suspects) {

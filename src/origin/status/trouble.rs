@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::clock::WallTime;
 use crate::protocol::excerpt;
 use crate::telemetry::findings::{Finding, Kind};
-use crate::words::counted;
 
 /// A snapshot that is not published because it lost too much.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,40 +70,6 @@ impl OldCopy {
              {cache_ttl_seconds} s: changes are seen late"
         );
         Finding::new(Kind::CopiesOld, text)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DetailTrouble {
-    /// How many wait for another try.
-    pub failing: usize,
-    /// How many of them have failed several times in a row.
-    pub often: usize,
-    /// Whether many have failed since the last one was answered: all of them rest.
-    pub all: bool,
-    /// Why the last one failed.
-    pub error: String,
-}
-
-impl DetailTrouble {
-    pub(super) fn finding(&self) -> Option<Finding> {
-        let (text, cause) = match self {
-            Self { all: true, error, failing, .. } => {
-                let failed = counted(*failing as u64, "request");
-                (
-                    format!(
-                        "no details can be fetched: {failed} failed and none was answered. The last error: {error}"
-                    ),
-                    "all",
-                )
-            }
-            Self { often: often @ 1.., error, .. } => {
-                let many = counted(*often as u64, "detail");
-                (format!("{many} cannot be fetched, although others can. The last error: {error}"), "some")
-            }
-            _ => return None,
-        };
-        Some(Finding::new(Kind::DetailsFail, text).because(cause))
     }
 }
 

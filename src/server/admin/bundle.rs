@@ -28,7 +28,7 @@ use crate::api::route::DumpKind;
 use crate::data::bundle::BundleError;
 use crate::data::bundle::signature::{self, Claim, Signature, SignatureError, TrustError, TrustedKeys, Voucher};
 use crate::data::details::Details;
-use crate::data::snapshots::export::{ExportError, Exported};
+use crate::data::snapshots::export::Exported;
 use crate::data::snapshots::{Snapshots, SnapshotsError};
 use crate::data::store::{StoreError, is_full};
 use crate::edge::dumps::{DumpError, Dumps, NotSelected};
@@ -80,11 +80,9 @@ enum Failed {
     #[error("{0}")]
     Query(String),
     #[error(transparent)]
-    Export(#[from] ExportError),
-    #[error(transparent)]
     Dump(#[from] NotSelected),
     #[error(transparent)]
-    Import(#[from] SnapshotsError),
+    Snapshots(#[from] SnapshotsError),
     #[error(transparent)]
     Bundle(#[from] BundleError),
     #[error(transparent)]
@@ -116,11 +114,9 @@ impl Failed {
     fn status(&self) -> StatusCode {
         match self {
             _ if self.lacks_room() => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Shield
-            | Self::Export(ExportError::Refused(_))
-            | Self::Dump(NotSelected::Dump(DumpError::Nothing)) => StatusCode::CONFLICT,
+            Self::Shield | Self::Dump(NotSelected::Dump(DumpError::Nothing)) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
-            Self::Export(ExportError::Base(error)) | Self::Import(error) => status_of(error),
+            Self::Snapshots(error) => status_of(error),
             Self::Trust(TrustError::Signature(_)) | Self::Signature(_) | Self::Untrusted(_) | Self::Unsigned => {
                 StatusCode::FORBIDDEN
             }
@@ -128,7 +124,7 @@ impl Failed {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy | Self::Dump(NotSelected::Busy) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Export(_) | Self::Dump(_) | Self::Io { .. } | Self::Aborted(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Dump(_) | Self::Io { .. } | Self::Aborted(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

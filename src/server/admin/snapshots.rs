@@ -176,7 +176,10 @@ pub(super) const fn status_of(error: &SnapshotsError) -> StatusCode {
         SnapshotsError::Bundle { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         SnapshotsError::Unsigned(_) => StatusCode::FORBIDDEN,
         SnapshotsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
-        SnapshotsError::Store(_) | SnapshotsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        SnapshotsError::Unfollowed
+        | SnapshotsError::Write(_)
+        | SnapshotsError::Store(_)
+        | SnapshotsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -277,8 +277,7 @@ impl Status {
             (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current())),
         };
         let all = self.wants_all() == Some(true);
-        let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
-        let stuck = stuck.is_some_and(|trouble| trouble.all || trouble.failing as u64 >= missing);
+        let stuck = all && missing > 0 && picture.details_failing >= missing;
         // Without a pass, the state is that of the last refresh, however long ago.
         let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
         let fails = fails || self.store.as_ref().is_some_and(|store| !store.works());

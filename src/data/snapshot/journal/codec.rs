@@ -22,24 +22,12 @@ const NUMBER: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadJournal {
-    #[error("the journal does not begin like a journal")]
-    Magic,
     #[error("the journal has format {0}, which this version does not know")]
     Format(u16),
-    #[error("the journal cannot be decompressed")]
-    Packed,
-    #[error("the journal has the wrong length")]
-    Length,
     #[error("the journal has too many entries")]
     TooLarge,
-    #[error("the journal has a number of more than 64 bits")]
-    Number,
-    #[error("the journal has an invalid snapshot id")]
-    Snapshot,
-    #[error("an entry of the journal names a listing twice")]
-    Repeated,
-    #[error("the journal ends with another snapshot")]
-    End,
+    #[error("the bytes are no journal")]
+    Malformed,
 }
 
 /// Entries as bytes, oldest first. Where they are too long, the oldest are left out.
@@ -95,25 +83,22 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 
 /// Reads the output of [`encode`]. Safe for any bytes: memory is only reserved for existing bytes.
 pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, BadJournal> {
-    let (magic, rest) = bytes.split_first_chunk::<8>().ok_or(BadJournal::Magic)?;
-    if *magic != MAGIC {
-        return Err(BadJournal::Magic);
-    }
-    let (format, rest) = rest.split_first_chunk::<2>().ok_or(BadJournal::Length)?;
+    let rest = bytes.strip_prefix(&MAGIC).ok_or(BadJournal::Malformed)?;
+    let (format, rest) = rest.split_first_chunk::<2>().ok_or(BadJournal::Malformed)?;
     let format = u16::from_le_bytes(*format);
     if format != FORMAT {
         return Err(BadJournal::Format(format));
     }
-    let (length, frame) = rest.split_first_chunk::<4>().ok_or(BadJournal::Length)?;
+    let (length, frame) = rest.split_first_chunk::<4>().ok_or(BadJournal::Malformed)?;
     let length = u32::from_le_bytes(*length) as usize;
     let claimed = zstd::zstd_safe::get_frame_content_size(frame).ok().flatten();
     if length > MOST_RAW || claimed != Some(length as u64) {
-        return Err(BadJournal::Packed);
+        return Err(BadJournal::Malformed);
     }
-    let raw = zstd::bulk::decompress(frame, length).map_err(|_| BadJournal::Packed)?;
+    let raw = zstd::bulk::decompress(frame, length).map_err(|_| BadJournal::Malformed)?;
     let (mut rest, mut entries, mut weight) = (&raw[..], Vec::new(), 0);
     while !rest.is_empty() {
-        let entry = read(&mut rest)?;
+        let entry = read(&mut rest).ok_or(BadJournal::Malformed)?;
         weight += entry.weight();
         if weight > MAX_WEIGHT {
             return Err(BadJournal::TooLarge);
@@ -124,29 +109,29 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, BadJournal> {
 }
 
 /// One entry, off the front.
-fn read(bytes: &mut &[u8]) -> Result<Entry, BadJournal> {
+fn read(bytes: &mut &[u8]) -> Option<Entry> {
     let (from, to) = (snapshot(bytes)?, snapshot(bytes)?);
-    let (at_ms, rest) = bytes.split_first_chunk().ok_or(BadJournal::Length)?;
+    let (at_ms, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     let counts = [number(bytes)?, number(bytes)?, number(bytes)?];
     let mut lists = [const { Vec::new() }; 3];
     for (count, ids) in counts.into_iter().zip(&mut lists) {
         // Each takes a byte at least.
-        let count = usize::try_from(count).ok().filter(|count| *count <= bytes.len()).ok_or(BadJournal::Length)?;
+        let count = usize::try_from(count).ok().filter(|count| *count <= bytes.len())?;
         ids.reserve_exact(count);
         let mut next = Some(0_u64);
         for _ in 0..count {
             let distance = number(bytes)?;
-            let id = next.and_then(|next| next.checked_add(distance)).ok_or(BadJournal::Number)?;
+            let id = next.and_then(|next| next.checked_add(distance))?;
             ids.push(ListingId(id));
             next = id.checked_add(1);
         }
     }
     let [added, changed, removed] = lists;
     if share(&added, &changed) || share(&added, &removed) || share(&changed, &removed) {
-        return Err(BadJournal::Repeated);
+        return None;
     }
-    Ok(Entry { from, to, at_ms: i64::from_le_bytes(*at_ms), added, changed, removed })
+    Some(Entry { from, to, at_ms: i64::from_le_bytes(*at_ms), added, changed, removed })
 }
 
 /// Whether two sorted lists have an id in common.
@@ -155,27 +140,27 @@ fn share(one: &[ListingId], other: &[ListingId]) -> bool {
     few.iter().any(|id| many.binary_search(id).is_ok())
 }
 
-fn snapshot(bytes: &mut &[u8]) -> Result<SnapshotId, BadJournal> {
-    let len = usize::try_from(number(bytes)?).map_err(|_| BadJournal::Length)?;
-    let (text, rest) = bytes.split_at_checked(len).ok_or(BadJournal::Length)?;
+fn snapshot(bytes: &mut &[u8]) -> Option<SnapshotId> {
+    let len = usize::try_from(number(bytes)?).ok()?;
+    let (text, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
-    std::str::from_utf8(text).ok().and_then(SnapshotId::parse).ok_or(BadJournal::Snapshot)
+    std::str::from_utf8(text).ok().and_then(SnapshotId::parse)
 }
 
-fn number(bytes: &mut &[u8]) -> Result<u64, BadJournal> {
+fn number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for group in 0..NUMBER {
-        let (byte, rest) = bytes.split_first().ok_or(BadJournal::Length)?;
+        let (byte, rest) = bytes.split_first()?;
         *bytes = rest;
         let bits = u64::from(byte & 0x7f);
         // The tenth group has one bit.
         if group == NUMBER - 1 && bits > 1 {
-            return Err(BadJournal::Number);
+            return None;
         }
         number |= bits << (7 * group);
         if byte & 0x80 == 0 {
-            return Ok(number);
+            return Some(number);
         }
     }
-    Err(BadJournal::Number)
+    None
 }

@@ -12,6 +12,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::page::Envelope;
 use crate::data::snapshot::content::Content;
+use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
 
 /// Listings with what they say, in the origin's order.
@@ -57,10 +58,10 @@ fn changes(added: &[u64], changed: &[u64], removed: &[u64]) -> Changes {
 fn an_entry_tells_what_came_changed_and_went_and_not_what_moved() {
     let from = dataset(&[(9, 0), (4, 0), (7, 0), (1, 0)]);
     let to = dataset(&[(8, 0), (1, 0), (4, 1), (2, 0), (9, 0)]);
-    let entry = Entry::between(&from, &to, 5);
+    let entry = Entry::between(&from.content, &to.content, 5);
     assert_eq!((entry.from, entry.to, entry.at_ms), (from.id.clone(), to.id.clone(), 5));
     assert_eq!((entry.added, entry.changed, entry.removed), (ids(&[2, 8]), ids(&[4]), ids(&[7])));
-    let moved = Entry::between(&from, &dataset(&[(1, 0), (9, 0), (7, 0), (4, 0)]), 6);
+    let moved = Entry::between(&from.content, &dataset(&[(1, 0), (9, 0), (7, 0), (4, 0)]).content, 6);
     assert_ne!(moved.from, moved.to);
     assert_eq!(moved.weight(), OVERHEAD);
 }
@@ -168,20 +169,20 @@ fn what_is_no_journal_is_refused() {
     let bomb = file(&vec![0; 33 << 20]);
     let many: Vec<u64> = (0..MAX_WEIGHT as u64).collect();
     for (bytes, error) in [
-        (vec![], BadJournal::Magic),
-        (changed(0, 0x88), BadJournal::Magic),
+        (vec![], BadJournal::Malformed),
+        (changed(0, 0x88), BadJournal::Malformed),
         (changed(8, 1), BadJournal::Format(1)),
-        (changed(13, 0xff), BadJournal::Packed),
-        (changed(10, 0xff), BadJournal::Packed),
-        (bomb, BadJournal::Packed),
-        (with(b"\x00\x00"), BadJournal::Length),
-        (with(b"\x00\x00\x00\x00"), BadJournal::Snapshot),
-        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"), BadJournal::Length),
-        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00\x00"), BadJournal::Number),
-        (with(b"\x02\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), BadJournal::Number),
-        (with(b"\x01\x01\x00\x05\x05"), BadJournal::Repeated),
-        (file(&[b"\x20", &[b'G'; 32][..]].concat()), BadJournal::Snapshot),
-        (file(b"\x01a"), BadJournal::Snapshot),
+        (changed(13, 0xff), BadJournal::Malformed),
+        (changed(10, 0xff), BadJournal::Malformed),
+        (bomb, BadJournal::Malformed),
+        (with(b"\x00\x00"), BadJournal::Malformed),
+        (with(b"\x00\x00\x00\x00"), BadJournal::Malformed),
+        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"), BadJournal::Malformed),
+        (with(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00\x00"), BadJournal::Malformed),
+        (with(b"\x02\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), BadJournal::Malformed),
+        (with(b"\x01\x01\x00\x05\x05"), BadJournal::Malformed),
+        (file(&[b"\x20", &[b'G'; 32][..]].concat()), BadJournal::Malformed),
+        (file(b"\x01a"), BadJournal::Malformed),
         (encode(&entry(1, 2, &[], &many, &[])), BadJournal::TooLarge),
     ] {
         assert_eq!(codec::decode(&bytes), Err(error), "{:?}", &bytes[..bytes.len().min(90)]);
@@ -235,13 +236,13 @@ proptest! {
         let mut journal = Journal::default();
         for (at, pair) in (0..).zip(history.windows(2)) {
             if pair[0].1.id != pair[1].1.id {
-                prop_assert_eq!(journal.push(Entry::between(&pair[0].1, &pair[1].1, at)), 0);
+                prop_assert_eq!(journal.push(Entry::between(&pair[0].1.content, &pair[1].1.content, at)), 0);
             }
         }
         let (now, current) = history.last().unwrap();
         for (start, (then, from)) in history.iter().enumerate() {
             let changes = journal.since(from.id.as_str(), current.id.as_str()).unwrap();
-            let direct = Entry::between(from, current, 0);
+            let direct = Entry::between(&from.content, &current.content, 0);
             prop_assert_eq!(&changes.added, &direct.added);
             prop_assert_eq!(&changes.removed, &direct.removed);
             let changed: BTreeSet<ListingId> = changes.changed.iter().copied().collect();

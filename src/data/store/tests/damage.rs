@@ -31,12 +31,6 @@ fn read(store: &Store) -> Holds {
     let one_by_one: Vec<_> = ids.iter().map(|id| store.detail(*id).ok().flatten()).collect();
     let in_turn: Vec<_> = store.details_in_turn(&ids).map(|(_, read)| read.ok().flatten()).collect();
     assert_eq!(in_turn, one_by_one);
-    for ((id, body), record) in store.bodies_in_turn(&ids).zip(&one_by_one) {
-        // Metadata may be damaged alone.
-        let other =
-            record.as_ref().is_some_and(|record| !body.as_ref().is_ok_and(|body| body.as_ref() == Some(&record.body)));
-        assert!(!other, "{id}: {body:?} {record:?}");
-    }
     Holds {
         content: store.current().ok().flatten().and_then(|(record, _)| store.load(&record).ok()),
         details: (0..60)

@@ -67,7 +67,7 @@ impl Rig {
         let earlier = EarlierSnapshots::default();
         earlier.will_be_replaced(old.clone());
         earlier.shown(new.id.as_str());
-        let entry = Entry::between(&old.dataset, &new, 5);
+        let entry = Entry::between(&old.dataset.content, &new.content, 5);
         let journal = Arc::new(Journal::new([entry]));
         current.show(View { journal, ..View::clone(&current.view()) });
         let finder = Finder {
@@ -249,7 +249,7 @@ async fn what_changed_is_kept_when_it_is_wanted_and_made_anew_after_a_switch() {
     let served = rig.finder.current.get().unwrap();
     let next = dataset(content(29, "new"));
     let mut view = View::clone(&rig.finder.current.view());
-    Arc::make_mut(&mut view.journal).push(Entry::between(&served.dataset, &next, 6));
+    Arc::make_mut(&mut view.journal).push(Entry::between(&served.dataset.content, &next.content, 6));
     rig.finder.current.show(view);
     assert_eq!(shown(rig.changes(rig.id()).await).tag, first.tag, "the switch does not show yet");
     rig.finder.current.swap(next, meta(3_000_000), 3);
