@@ -166,12 +166,6 @@ impl Config {
         Self::examine(file, env, sets).finish()
     }
 
-    /// Loads the configuration from TOML text alone: no file, no environment.
-    pub fn from_text(text: &str) -> Result<Loaded, ConfigErrors> {
-        let file = Some((Path::new("configuration"), Ok(text.to_owned())));
-        checks::resolve(sources::merge(file, std::iter::empty(), &[])).finish()
-    }
-
     /// The configuration with the bound addresses, `public` in the order of `listen`: with real ports, also in a
     /// default `public_url`.
     #[must_use]

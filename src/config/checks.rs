@@ -134,7 +134,7 @@ fn check_proxies(config: &Config, reader: &mut KeyReader) {
 
 fn check_limit(config: &Config, reader: &mut KeyReader) {
     let limit = &config.rate_limit;
-    let in_url = limit.store.as_ref().is_some_and(RedisUrl::has_password);
+    let in_url = limit.store.as_ref().and_then(RedisUrl::password).is_some();
     if limit.store_password_file.is_some() && (in_url || limit.store.is_none()) {
         let problem = if in_url {
             "`rate_limit.store` has a password, too; remove one of them"
