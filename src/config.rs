@@ -13,7 +13,6 @@ mod declaration;
 mod errors;
 mod keys;
 mod object_store;
-mod placeholders;
 mod proxy;
 mod reader;
 mod reload;

@@ -17,7 +17,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("api", 3423),
     ("cli", 3590),
     ("clock", 313),
-    ("config", 2450),
+    ("config", 2397),
     ("data", 10853),
     ("edge", 13188),
     ("fleet", 3282),
