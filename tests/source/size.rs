@@ -26,7 +26,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("mirror", 6021),
     ("origin", 3825),
     ("protocol", 2372),
-    ("server", 4428),
+    ("server", 4412),
     ("tasks", 317),
     ("telemetry", 1235),
     ("tests/sample", 697),
