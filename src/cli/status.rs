@@ -278,7 +278,7 @@ fn lines(facts: &StatusFacts) -> Vec<(&'static str, String)> {
         };
         line("confirmed", or_dash(facts.confirmed_at.as_ref()) + &age);
         line("listings", or_dash(facts.listings));
-        let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
+        let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current));
         let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
         let eta = facts.origin.eta_seconds.filter(|left| *left > 0).map(|left| format!(", ETA {}", seconds(left)));
         let mirrored = mirrored(facts.details.as_ref());
@@ -445,7 +445,7 @@ mod tests {
     fn times_and_sizes_are_in_units_that_people_read() {
         let mut status = json!({
             "state": "healthy", "use": "mirror", "cache": { "bytes": 45_300_000, "entries": 1 },
-            "details": { "mirrored": 6, "of": 7 }, "origin": { "state": "unchanged", "eta_seconds": 20_651 },
+            "details": { "mirrored": 6, "current": 6, "of": 7 }, "origin": { "state": "unchanged", "eta_seconds": 20_651 },
         });
         let text = shown(&status);
         for line in [
@@ -466,7 +466,7 @@ mod tests {
         let summary = |status: &Value| summary(&StatusFacts::deserialize(status).unwrap());
         let mut status = json!({
             "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4,
-            "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "of": 7 },
+            "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "current": 6, "of": 7 },
             "origin": { "state": "unchanged" },
         });
         let line = "healthy, snapshot ab (full), 7 listings, 6 of 7 details, origin unchanged";

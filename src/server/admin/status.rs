@@ -158,7 +158,7 @@ impl Status {
         let covered = dataset.zip(self.details.as_ref()).map(|(dataset, details)| details.covered(dataset));
         let details = dataset.zip(covered).map(|(dataset, covered)| DetailFacts {
             mirrored: covered.mirrored as u64,
-            current: Some(covered.current as u64),
+            current: covered.current as u64,
             of: dataset.len() as u64,
             wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
         });
@@ -221,7 +221,7 @@ impl Status {
             last_error: picture.last_error.clone(),
             replica: self.replica.as_ref().map(|replica| {
                 let oldest = oldest.unwrap_or(config.ttl);
-                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current()));
+                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current));
                 ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
             details,
@@ -274,7 +274,7 @@ impl Status {
             // The first page is not here yet.
             (Some((_, 0)) | None, None) => return None,
             (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
-            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current())),
+            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current)),
         };
         let all = self.wants_all() == Some(true);
         let stuck = picture.details.as_ref().filter(|_| all && missing > 0);
