@@ -70,7 +70,7 @@ impl Demo {
         let config = examine_to_serve(&sources).finish().map_err(Failure::Config)?.config;
         let log = start_server_log(config.log)?;
         let source = source(config.clone(), log, sources);
-        let config = config.listening_on(sockets.public(), sockets.admin());
+        let config = config.listening_on(sockets.public(), sockets.tls(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
         let operators = BaseUrl::of_listener(sockets.admin());
         let address = config.listen.first().map_or_else(|| operators.clone(), |public| BaseUrl::of_listener(*public));

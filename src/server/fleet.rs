@@ -27,7 +27,7 @@ pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) ->
     let Some(Data { snapshots, details, .. }) = core.data() else { return Ok(None) };
     let (others, clock) = (trusted_keys(config)?, core.clock.clone());
     let publisher = Publisher::open(config, others, snapshots.clone(), details.clone(), clock, status.clone());
-    publisher.map_err(|error| AppError::Publish(error.to_string()))
+    publisher.map_err(|why| AppError::ObjectStore { key: "publish.options", why: why.to_string() })
 }
 
 /// The follower of `replica.url`, with commands and a state of its own; `None`: it is not set.

@@ -203,8 +203,9 @@ fn a_public_url_that_nobody_names_is_the_first_listener() {
         assert_eq!(config.describe().lines().any(|written| written == line), written, "{}", config.describe());
         assert!(Config::from_text(&config.describe()).is_ok(), "{text}");
     }
-    let bound =
-        |config: Config| config.listening_on(vec!["127.0.0.1:33333".parse().unwrap()], "[::1]:4".parse().unwrap());
+    let bound = |config: Config| {
+        config.listening_on(vec!["127.0.0.1:33333".parse().unwrap()], Vec::new(), "[::1]:4".parse().unwrap())
+    };
     let any = bound(Config::from_text("listen = [\"127.0.0.1:0\"]\nadmin.listen = \"[::1]:0\"").unwrap().config);
     assert_eq!(any.public_url.as_str(), "http://127.0.0.1:33333");
     assert_eq!((any.listen[0].port(), any.admin.listen.port()), (33333, 4));

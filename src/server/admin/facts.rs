@@ -293,13 +293,13 @@ impl StatusFacts {
 }
 
 impl AdminFacts {
-    pub(super) fn of(config: &AdminConfig, listen: SocketAddr) -> Self {
+    pub(super) fn of(config: &AdminConfig) -> Self {
         let writes = match config.secret() {
             Some(_) => "token",
             None if config.accepts_writes() => "free",
             None => "refused",
         };
-        Self { writes: writes.to_owned(), listen: Some(listen) }
+        Self { writes: writes.to_owned(), listen: Some(config.listen) }
     }
 }
 
