@@ -78,13 +78,13 @@ impl Status {
 async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
-    let mut canvas = (!json && Terminal::of_stdout().redraws).then(Canvas::open);
+    let canvas = (!json && Terminal::of_stdout().redraws).then(Canvas::open);
     let mut seen: Result<ServerLook, Failure> = Ok(first);
     let mut last = String::new();
     loop {
         let is_healthy = matches!(seen, Ok(ServerLook { is_healthy: true, .. }));
-        let shown = match &mut canvas {
-            Some(canvas) => canvas.draw(&match &seen {
+        let shown = match &canvas {
+            Some(Canvas) => Canvas::draw(&match &seen {
                 Ok(look) => painted(&look.facts),
                 Err(why) => format!("unreachable: {}\n", plain(&why.to_string())),
             }),
@@ -142,27 +142,17 @@ fn summary(facts: &StatusFacts) -> String {
 }
 
 /// The terminal's alternate screen. At its end the normal screen comes back.
-struct Canvas {
-    text: String,
-}
+struct Canvas;
 
 impl Canvas {
     fn open() -> Self {
         // Alternate screen, without a cursor. Nothing can be done about a closed terminal.
         let _ = put("\x1b[?1049h\x1b[?25l");
-        Self { text: String::new() }
+        Self
     }
 
-    /// Overwrites the old text, so that nothing flickers.
-    fn draw(&mut self, text: &str) -> io::Result<bool> {
-        self.text.clear();
-        self.text.push_str("\x1b[H");
-        for line in text.lines() {
-            self.text.push_str(line);
-            self.text.push_str("\x1b[K\r\n");
-        }
-        self.text.push_str("\x1b[K\r\nCtrl-C ends\x1b[K\x1b[J");
-        put(&self.text)
+    fn draw(text: &str) -> io::Result<bool> {
+        put(&format!("\x1b[H\x1b[J{text}\nCtrl-C ends"))
     }
 }
 

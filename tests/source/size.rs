@@ -15,7 +15,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("*.js", 1146),
     ("*.lua", 68),
     ("api", 3423),
-    ("cli", 3297),
+    ("cli", 3288),
     ("clock", 313),
     ("config", 2401),
     ("data", 10853),
