@@ -55,9 +55,6 @@ const FILES_OF_COMMAND: u64 = 64;
 const THREADS_OF_SERVER: usize = 40;
 const THREADS_OF_COMMAND: usize = 8;
 
-/// The problem of `mirror.enabled` where a command is about snapshots.
-const NO_SNAPSHOTS: &str = "is false, and a shield keeps no snapshots; set it to true";
-
 const AFTER_HELP: &str = "\
 Exit codes:
   0   success
@@ -106,33 +103,32 @@ const PLACES: [&str; 2] = ["grandstand.toml", "/etc/grandstand/grandstand.toml"]
 impl Sources {
     /// The same with the file that is read.
     fn found(&self) -> Self {
-        self.find().0
+        self.find(|_| ())
     }
 
     /// The same; says which file is read, and which are not, if nobody has named one.
     fn told(&self) -> Self {
-        let (found, refused) = self.find();
-        refused.into_iter().flatten().for_each(tell);
-        found
+        self.find(tell)
     }
 
-    /// The same, and what is to be said of files that nobody has named: of those that are not read, and of the one that is.
-    fn find(&self) -> (Self, [Vec<String>; 2]) {
+    fn find(&self, tell: fn(String)) -> Self {
         let with = |config| Self { config, sets: self.sets.clone() };
         let named = || std::env::var_os(CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
         if let Some(named) = self.config.clone().or_else(named) {
-            return (with(Some(named)), Default::default());
+            return with(Some(named));
         }
-        let mut refused = Vec::new();
         for path in PLACES.map(Path::new) {
             let shown = path.display();
             match expect_own(path) {
-                Ok(()) => return (with(Some(path.to_owned())), [refused, vec![format!("configuration: {shown}")]]),
+                Ok(()) => {
+                    tell(format!("configuration: {shown}"));
+                    return with(Some(path.to_owned()));
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => refused.push(format!("configuration: {shown} is not read: {error}")),
+                Err(error) => tell(format!("configuration: {shown} is not read: {error}")),
             }
         }
-        (with(None), [refused, Vec::new()])
+        with(None)
     }
 }
 
@@ -225,9 +221,8 @@ impl Failure {
         Self::Usage(Box::new(error))
     }
 
-    /// The command is about snapshots, and the configuration is that of a shield.
-    fn shield() -> Self {
-        Self::Config(ConfigIssue::about("mirror.enabled", &NO_SNAPSHOTS).into())
+    fn of_key(key: &str, problem: &impl ToString) -> Self {
+        Self::Config(ConfigIssue::about(key, problem).into())
     }
 }
 
@@ -391,9 +386,8 @@ fn examine_to_ask(sources: &Sources, has_address: bool, warns: bool) -> Examined
 
 /// Checks that snapshots are kept under a configuration.
 fn needs_snapshots(config: &Config) -> Result<(), Failure> {
-    if config.usage() == Use::Shield { Err(Failure::shield()) } else { Ok(()) }
-}
-
-fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
-    examine_to_serve(sources).finish().map_err(Failure::Config)
+    if config.usage() != Use::Shield {
+        return Ok(());
+    }
+    Err(Failure::of_key("mirror.enabled", &"is false, and a shield keeps no snapshots; set it to true"))
 }

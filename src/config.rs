@@ -13,7 +13,6 @@ mod declaration;
 mod errors;
 mod keys;
 mod object_store;
-mod placeholders;
 mod proxy;
 mod reader;
 mod reload;
@@ -37,7 +36,8 @@ use declaration::{DeclaresKeys as _, written};
 pub(crate) use errors::{ConfigErrors, ConfigIssue, ValueSource};
 pub use keys::Config;
 pub(crate) use keys::{
-    AdminConfig, Details, LogConfig, LogFormat, LogLevel, MirrorConfig, PublishConfig, RateLimitConfig, TlsConfig,
+    AdminConfig, Details, LogConfig, LogFormat, LogLevel, MirrorConfig, OriginConfig, PublishConfig, RateLimitConfig,
+    TlsConfig,
 };
 pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions, UNSUPPORTED, USERNAME};
 pub use proxy::Proxy;
@@ -166,16 +166,13 @@ impl Config {
         Self::examine(file, env, sets).finish()
     }
 
-    /// Loads the configuration from TOML text alone: no file, no environment.
-    pub fn from_text(text: &str) -> Result<Loaded, ConfigErrors> {
-        let file = Some((Path::new("configuration"), Ok(text.to_owned())));
-        checks::resolve(sources::merge(file, std::iter::empty(), &[])).finish()
-    }
-
     /// The configuration with the bound addresses, `public` in the order of `listen`: with real ports, also in a
-    /// default `public_url`.
+    /// default `public_url`. `tls`: those of the HTTPS listener, if there is one.
     #[must_use]
-    pub fn listening_on(mut self, public: Vec<SocketAddr>, admin: SocketAddr) -> Self {
+    pub fn listening_on(mut self, public: Vec<SocketAddr>, tls: Vec<SocketAddr>, admin: SocketAddr) -> Self {
+        if let Some(https) = &mut self.tls {
+            https.listen = tls;
+        }
         if let Some(first) = public.first().filter(|_| !self.public_url_is_set) {
             self.public_url = BaseUrl::of_listener(*first);
         }

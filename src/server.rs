@@ -36,7 +36,6 @@ use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::services::listening::Service;
 
 use crate::config::{Config, Settings, Use};
-use crate::data::details::Details;
 use crate::data::store::nameless;
 use crate::edge::answer::Responder;
 use crate::edge::answer::find::{Absent, Finder};
@@ -56,7 +55,7 @@ use crate::server::admin::console::Console;
 use crate::server::admin::front::AdminFront;
 use crate::server::admin::health::NOTHING_TO_SERVE;
 use crate::server::admin::history::Sampler;
-use crate::server::admin::reload::{Reloader, Reloads};
+use crate::server::admin::reload::Reloads;
 use crate::server::admin::socket::{AdminSocket, SocketState};
 use crate::server::admin::status::Status;
 use crate::tasks::fair::FairSemaphore;
@@ -72,16 +71,11 @@ use self::error::AppError;
 use self::maintenance::Keeper;
 use self::reload::{ConfigSource, Fixed, Reload};
 use self::services::Services;
-use self::sockets::{Addresses, Https};
-use self::stop::{Drain, Ending, Orders};
+use self::sockets::Https;
+use self::stop::{Order, Orders};
 use self::systemd::Systemd;
 
 pub use self::sockets::Sockets;
-
-/// Opens and serves a configuration until an order ends it.
-pub fn run(config: &Config, sockets: Sockets, orders: Orders) -> Result<(), AppError> {
-    serve(config, sockets, Core::open(config)?, None, |_| Ok(orders))
-}
 
 /// A look at a server that runs. It keeps nothing of the server alive.
 #[derive(Clone)]
@@ -103,7 +97,7 @@ pub fn serve(
     source: Option<ConfigSource>,
     orders: impl FnOnce(Probe) -> Result<Orders, AppError>,
 ) -> Result<(), AppError> {
-    Server::build(config, &sockets.addresses(), core, source)?.listen(sockets, orders)
+    Server::build(config, core, source)?.listen(sockets, orders)
 }
 
 /// A server that is built, and does not listen yet.
@@ -116,17 +110,10 @@ struct Server {
     keeper: Keeper,
     status: Arc<Status>,
     reload: Arc<Reload>,
-    in_flight: InFlight,
-    details: Option<Details>,
 }
 
 impl Server {
-    fn build(
-        config: &Config,
-        addresses: &Addresses,
-        core: Core,
-        source: Option<ConfigSource>,
-    ) -> Result<Self, AppError> {
+    fn build(config: &Config, core: Core, source: Option<ConfigSource>) -> Result<Self, AppError> {
         let telemetry = Telemetry::default();
         let counters = telemetry.connections.clone();
         let headers = ProxyHeaders::new(telemetry.headers_refused.clone());
@@ -135,16 +122,16 @@ impl Server {
         let settings = core.settings.clone();
         settings.store(config.clone());
         let dumps = dumps(&settings, &core);
-        let fixed = fixed(&core, dumps.is_some());
+        let fixed = Fixed::new(&core, dumps.is_some());
         let access = InEffect::new(ArcSwapOption::new(reload::open_access_log(config)?.map(Arc::new)));
         let https = config.tls.as_ref().map(Https::new).transpose()?;
         let publishing = PublishStatus::default();
         let status = Arc::new(Status {
             access: access.clone(),
             publish: config.publish.url.is_some().then(|| publishing.clone()),
-            ..status(config, addresses, &core, https.as_ref(), &fixed, &telemetry)
+            ..status(&core, https.as_ref(), &fixed, &telemetry)
         });
-        let keeper = keeper(&core);
+        let keeper = Keeper { data_dir: core.data_dir.clone(), status: status.clone() };
         let socket = AdminSocket::new(core.data_dir.clone(), status.socket.clone());
         let publisher = fleet::publisher(config, &core, &publishing)?;
         let purger = Purger {
@@ -153,10 +140,8 @@ impl Server {
             base_path: reload::base_path(config),
         };
         let bundles = bundles(config, &core, dumps.clone())?;
-        let data = core.data().map(|data| (data.snapshots.clone(), data.details.clone()));
-        let (snapshots, details) = data.unzip();
         let public = Arc::new(Public {
-            answers: Responder { access: access.clone(), ..responder(config, &core, &fixed, telemetry, dumps) },
+            answers: Responder { access, ..responder(config, &core, &fixed, telemetry, dumps) },
             in_flight: in_flight.clone(),
         });
         let (clients, operators) = reload::rooms(config);
@@ -170,27 +155,18 @@ impl Server {
         let reload = Arc::new(Reload {
             source,
             running: Mutex::new(running),
-            settings: settings.clone(),
+            status: status.clone(),
             fixed,
             public: public.clone(),
             connections: connections.clone(),
-            client: core.origin().map(|origin| origin.client.clone()),
-            snapshots: snapshots.clone(),
-            cache: core.cache.clone(),
             certificate,
-            reloads: status.reloads.clone(),
-            access,
-            clock: core.clock.clone(),
         });
         let reloader = {
             let reload = reload.clone();
-            Reloader(Arc::new(move || reload.reload()))
+            Arc::new(move || reload.reload())
         };
         let commands = core.commands().cloned();
-        let console = Console::default();
-        let (of_status, of_settings) = (status.clone(), settings.clone());
-        let admin =
-            Admin { status: of_status, commands, snapshots, bundles, purger, settings: of_settings, reloader, console };
+        let admin = Admin { status: status.clone(), commands, bundles, purger, reloader, console: Console::default() };
         let operators = Connections::new(operators, ConnectionCounters::default());
         let mut tasks: Vec<(&str, BoxFuture<'_, ()>)> = vec![("history", Sampler(status.clone()).run().boxed())];
         tasks.extend(publisher.map(|publisher| ("publish", publisher.run().boxed())));
@@ -199,20 +175,18 @@ impl Server {
         Ok(Self {
             gate: Gate::new(&public, &connections, headers),
             https,
-            operators: AdminFront::new(admin, in_flight.clone(), operators),
+            operators: AdminFront::new(admin, in_flight, operators),
             socket,
             tasks,
             keeper,
             status,
             reload,
-            in_flight,
-            details,
         })
     }
 
     /// Listens, and follows orders until one ends it.
     fn listen(self, sockets: Sockets, orders: impl FnOnce(Probe) -> Result<Orders, AppError>) -> Result<(), AppError> {
-        let Self { gate, https, operators, socket, tasks, keeper, status, reload, in_flight, details } = self;
+        let Self { gate, https, operators, socket, tasks, keeper, status, reload } = self;
         let _keeper = keeper.start().map_err(AppError::Thread)?;
         let systemd = Systemd::default();
         let _status_line =
@@ -223,18 +197,18 @@ impl Server {
         };
         let (mut services, are_passed) = (Services::new(), sockets.are_passed());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let addresses = sockets.addresses();
-        announce(&addresses, &status);
+        let (public_addresses, tls_addresses, admin_address) = (sockets.public(), sockets.tls(), sockets.admin());
+        announce(&sockets, &status);
         let mut public = Service::new("public".to_owned(), gate);
-        addresses.public.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));
+        public_addresses.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));
         services.listen(public, sockets.public, threads, beats())?;
         if let Some(mut https) = https {
-            addresses.tls.into_iter().map(buffered).for_each(|listener| https.add_listener(listener));
+            tls_addresses.into_iter().map(buffered).for_each(|listener| https.add_listener(listener));
             services.listen(https, sockets.tls, threads, beats())?;
         }
         services.accept("commands", Arc::new(operators.trusting()), socket.connections())?;
         let mut admin = Service::new("admin".to_owned(), operators);
-        admin.add_listener(ListenerConfig::tcp(addresses.admin.to_string()));
+        admin.add_listener(ListenerConfig::tcp(admin_address.to_string()));
         services.listen(admin, vec![sockets.admin], 1, beats())?;
         for (name, task) in tasks {
             services.run(name, task)?;
@@ -244,15 +218,14 @@ impl Server {
         let followed = stop::follow(orders, &reload, &mut services);
 
         tracing::info!("stopping: requests in flight are finished");
-        Systemd::stopping(reload.settings.load().drain);
+        Systemd::stopping(status.settings.load().drain);
         status.telemetry.stop();
-        let ending = *followed.as_ref().unwrap_or(&Ending::AtOnce);
-        let drain = Drain { settings: &reload.settings, in_flight: &in_flight, connections: &reload.connections };
-        drain.run(ending, !are_passed, || services.stop());
-        if let Some(details) = details {
+        let order = *followed.as_ref().unwrap_or(&Order::StopAtOnce);
+        stop::drain(&reload, order, !are_passed, || services.stop());
+        if let Some(details) = &status.details {
             details.flush();
         }
-        if let Some(access) = reload.access.load_full() {
+        if let Some(access) = status.access.load_full() {
             access.lines.flush(stop::LAST_LINES);
         }
         services.end();
@@ -278,83 +251,53 @@ impl Role {
             Self::Replica(replica) => {
                 vec![("replica", replica.follower.run(settings.clone()).boxed()), searches(replica.data)]
             }
-            Self::Offline(offline) => vec![searches(offline.data)],
+            Self::Offline(data) => vec![searches(data)],
         }
     }
 }
 
-/// The state that survives reloads.
-fn fixed(core: &Core, has_dumps: bool) -> Fixed {
-    let name = core.origin().map(|origin| origin.client.name().clone());
-    Fixed { is_demo: core.is_demo, ..Fixed::new(&core.settings, name, has_dumps, &core.clock) }
-}
-
-fn keeper(core: &Core) -> Keeper {
-    Keeper {
-        data_dir: core.data_dir.clone(),
-        snapshots: core.data().map(|data| data.snapshots.clone()),
-        budget: core.origin().map(|origin| origin.client.budget().clone()),
-        heals: matches!(core.role, Role::Shield(_) | Role::Mirror(_) | Role::Replica(_)),
-    }
-}
-
-fn announce(addresses: &Addresses, status: &Status) {
+fn announce(sockets: &Sockets, status: &Status) {
     let usage = status.usage.as_str();
-    for address in &addresses.public {
+    for address in sockets.public() {
         tracing::info!(%address, r#use = usage, "serving");
     }
-    for address in &addresses.tls {
+    for address in sockets.tls() {
         tracing::info!(%address, r#use = usage, "serving HTTPS");
     }
-    tracing::info!(address = %addresses.admin, "admin listener");
+    tracing::info!(address = %sockets.admin(), "admin listener");
     if status.usage == Use::Offline && status.current.get().is_none() {
         tracing::warn!("{NOTHING_TO_SERVE}: set origin.url, or run `grandstand bundle import FILE`");
     }
 }
 
 /// The state for the admin listener, without an access log and a publisher.
-fn status(
-    config: &Config,
-    addresses: &Addresses,
-    core: &Core,
-    https: Option<&Https>,
-    fixed: &Fixed,
-    telemetry: &Telemetry,
-) -> Status {
-    let (origin, data) = (core.origin().map(|origin| &origin.client), core.data());
+fn status(core: &Core, https: Option<&Https>, fixed: &Fixed, telemetry: &Telemetry) -> Status {
     let (audits, replica) = match &core.role {
         Role::Mirror(mirror) => (Some(mirror.audits.clone()), None),
-        Role::Replica(replica) => (None, Some(replica.status.clone())),
+        Role::Replica(replica) => (None, Some(replica.follower.status.clone())),
         Role::Shield(_) | Role::Offline(_) => (None, None),
     };
     Status {
         limiter: fixed.limiter.clone(),
         shared: fixed.shared.clone(),
         access: InEffect::default(),
-        usage: config.usage(),
-        listen: addresses.public.clone(),
+        usage: core.settings.load().usage(),
         data_dir: core.data_dir.absolute(),
         started_at: core.clock.now_wall(),
         publish: None,
         replica,
-        tls: https.map(|https| https.status(addresses.tls.clone())),
+        certificate: https.map(Https::certificate),
         current: core.current.clone(),
-        origin: origin.map(|origin| origin.status().clone()),
-        budget: origin.map(|origin| origin.budget().clone()),
-        details: data.map(|data| data.details.clone()),
+        origin: core.origin().map(|origin| origin.client.clone()),
+        snapshots: core.data().map(|data| data.snapshots.clone()),
+        details: core.data().map(|data| data.details.clone()),
         audits,
-        store: data.map(|data| data.store.clone()),
-        snapshots: data.map(|data| data.snapshots.clone()),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         settings: core.settings.clone(),
         reloads: Reloads::default(),
         socket: SocketState::default(),
-        admin: addresses.admin,
-        max_age: config.bundle.max_age,
         clock: core.clock.clone(),
-        origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
-        origin_proxy: config.origin.url.as_ref().and_then(|url| config.origin.proxy.shown_for(url.as_str())),
         history: History::default(),
         findings: Findings::default(),
         is_demo: core.is_demo,
@@ -364,9 +307,8 @@ fn status(
 
 /// The dumps; `None` in shield use.
 fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
-    let Data { snapshots, details, searches, .. } = core.data()?;
-    let searches = searches.clone();
-    Some(Dumps::new(snapshots.clone(), details.clone(), searches, settings.clone(), core.clock.clone()))
+    let Data { snapshots, details, searches } = core.data()?.clone();
+    Some(Dumps::new(snapshots, details, searches, settings.clone(), core.clock.clone()))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
@@ -380,10 +322,9 @@ fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles
         details: core.data().map(|data| data.details.clone()),
         dumps,
         trusted: fleet::trusted_keys(config)?,
-        most: crate::data::bundle::MOST_BYTES,
         directory: core.scratch.clone(),
-        turn: Arc::default(),
-        uploading: Arc::default(),
+        turn: tokio::sync::Mutex::default(),
+        uploading: tokio::sync::Mutex::default(),
     })
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::words::named;
 
-use counters::{ByLabels, ConnectionCounters, Tally};
+use counters::{ByLabels, ConnectionCounters};
 use history::HistorySample;
 use timing::{BUCKETS, Histogram, Timings};
 
@@ -135,7 +135,6 @@ struct AnswerCounters {
     bytes: AtomicU64,
     hits: AtomicU64,
     asked: AtomicU64,
-    tally: Tally,
     shards: [Shard; SHARDS],
 }
 
@@ -168,7 +167,6 @@ impl Telemetry {
             Source::Origin => drop(inner.asked.fetch_add(1, Ordering::Relaxed)),
             Source::Own => {}
         }
-        inner.tally.add(outcome, status, 1);
         inner.answers.add((route.as_str(), outcome, status), 1);
     }
 
@@ -194,7 +192,6 @@ impl Telemetry {
                 let route = route.as_str();
                 for ((outcome, status), count) in FREQUENT.into_iter().zip(counts) {
                     let count = count.swap(0, Ordering::Relaxed);
-                    inner.tally.add(outcome, status, count);
                     inner.answers.add((route, outcome, status), count);
                     inner.hits.fetch_add(count, Ordering::Relaxed);
                     inner.asked.fetch_add(count, Ordering::Relaxed);
@@ -236,7 +233,12 @@ impl Telemetry {
     /// Answers since the start, by [`Group`], and those with status 304.
     pub(crate) fn answer_groups(&self) -> ([u64; Group::ALL.len()], u64) {
         self.settle();
-        self.answers.tally.read()
+        let (mut groups, mut not_modified) = ([0; Group::ALL.len()], 0);
+        for ((_route, outcome, status), count) in self.answers.answers.counts() {
+            groups[Group::of(outcome) as usize] += count;
+            not_modified += if status == 304 { count } else { 0 };
+        }
+        (groups, not_modified)
     }
 
     /// What was counted since the start, for [`history`]; the rest of the reading is left as it is by default.

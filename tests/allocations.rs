@@ -13,7 +13,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use grandstand::config::Config;
-use grandstand::server::{Sockets, run};
+use grandstand::server::core::Core;
+use grandstand::server::{Sockets, serve};
 use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -181,7 +182,10 @@ fn start() -> (SocketAddr, SocketAddr, tempfile::TempDir) {
     let config = Config::load(None, std::iter::empty(), &sets).unwrap().config;
     let sockets = Sockets::bind(&config).unwrap();
     let (public, admin) = (sockets.public()[0], sockets.admin());
-    std::thread::spawn(move || run(&config, sockets, Box::pin(futures_util::stream::pending())).unwrap());
+    let core = Core::open(&config).unwrap();
+    std::thread::spawn(move || {
+        serve(&config, sockets, core, None, |_| Ok(Box::pin(futures_util::stream::pending()))).unwrap();
+    });
     (public, admin, directory)
 }
 

@@ -131,7 +131,7 @@ fn follow(id: u64, look: impl Fn() -> Result<Job, Failure>) -> Result<Job, Failu
         if !job.is_running() {
             return Ok(job);
         }
-        display.count(job.phase.as_str(), job.done, job.of);
+        display.count(job.phase.as_str(), job.done, job.of, 0, None);
         std::thread::sleep(3 * INTERVAL);
     }
 }

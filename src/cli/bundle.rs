@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::terminal::{bytes_bar, facts, say, tell};
 use super::{Failure, FileError, Sources, load, plain};
 use crate::clock::{Clock, WallTime};
-use crate::config::{Config, ConfigErrors, ConfigIssue};
+use crate::config::Config;
 use crate::data::bundle::signature::{self as trust, Claim, Opened, SignatureError, TrustError, TrustedKeys, Voucher};
 use crate::data::bundle::{self, Bundle as Opening, Manifest};
 use crate::data::snapshot::dataset::{Dataset, DatasetError};
@@ -95,10 +95,7 @@ fn not_done(path: &Path, undone: &'static str) -> impl Fn(Failure) -> Failure {
 }
 
 fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
-    trusted_keys(config).or_else(|error| {
-        let finding = ConfigIssue::about("bundle.trusted_keys", &error);
-        ConfigErrors::none_or(vec![finding]).map(|()| TrustedKeys::default()).map_err(Failure::Config)
-    })
+    trusted_keys(config).map_err(|error| Failure::of_key("bundle.trusted_keys", &error))
 }
 
 #[derive(Debug, thiserror::Error)]

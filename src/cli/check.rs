@@ -32,8 +32,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let Sources { config, sets } = self.sources;
-        let (sources, [refused, _found]) = Sources { config: self.file.or(config), sets }.find();
-        refused.into_iter().for_each(tell);
+        let sources = Sources { config: self.file.or(config), sets }.told();
         let mut examined = examine_to_serve(&sources);
         check_publisher(&mut examined);
         let finished = examined.finish();

@@ -2,17 +2,16 @@
 //!
 //! Callers: [`super`].
 
-use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io::{self, BufRead, BufReader, ErrorKind};
-use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Args;
-use rustix::process::{Signal, geteuid, getpid, kill_process};
+use rustix::process::{Signal, getpid, kill_process};
+use serde_json::Value;
 
 use crate::config::BaseUrl;
 use crate::server::core::Core;
@@ -24,13 +23,9 @@ use crate::words::counted;
 
 use super::serve::source;
 use super::server::Server;
-use super::sync::{INTERVAL, Stage, stage};
+use super::sync::{INTERVAL, is_whole, progress};
 use super::terminal::{Display, put, say, start_server_log};
-use super::{Failure, FileError, Sources, examine_to_serve, load_to_serve};
-
-const ROOT: u32 = 0;
-const STICKY: u32 = 0o1000;
-const OTHERS_WRITE: u32 = 0o022;
+use super::{Failure, FileError, Sources, examine_to_serve};
 
 /// Arguments of `grandstand demo`.
 #[derive(Debug, Args)]
@@ -40,19 +35,6 @@ pub(super) struct Demo {
     /// Number of venues in the sample origin
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     listings: u32,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum DemoError {
-    #[error("the sample origin did not start")]
-    NoOrigin,
-    #[error(
-        "other users can replace what is in {}: set TMPDIR to a directory that only you can write to, or use --set data_dir=DIR",
-        .0.display()
-    )]
-    OpenDirectory(PathBuf),
-    #[error(transparent)]
-    File(#[from] FileError),
 }
 
 impl Demo {
@@ -72,7 +54,7 @@ impl Demo {
         // From now on a signal cannot end the process before the directory is removed.
         let stops = signals::stops()?;
         let own = (!is_named).then(|| Temporary::below(&std::env::temp_dir())).transpose()?;
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let quoted = |text: &str| Value::from(text).to_string();
         let mut sets = vec![
             format!("origin.url={}", quoted(url)),
             "origin.requests_per_minute=0".to_owned(),
@@ -85,27 +67,22 @@ impl Demo {
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
-        let config = load_to_serve(&sources)?.config;
+        let config = examine_to_serve(&sources).finish().map_err(Failure::Config)?.config;
         let log = start_server_log(config.log)?;
         let source = source(config.clone(), log, sources);
-        let config = config.listening_on(sockets.public(), sockets.admin());
+        let config = config.listening_on(sockets.public(), sockets.tls(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
-        let public = sockets.public().first().copied().unwrap_or_else(|| sockets.admin());
         let operators = BaseUrl::of_listener(sockets.admin());
-        say(format!("open           {}/ in a browser, or {operators}/ for operators", BaseUrl::of_listener(public)))?;
+        let address = config.listen.first().map_or_else(|| operators.clone(), |public| BaseUrl::of_listener(*public));
+        say(format!("open           {address}/ in a browser, or {operators}/ for operators"))?;
         say(format!("sample origin  {url} ({venues}, pid {})", child.id()))?;
         let goes = if is_named { "" } else { ", until the demo ends; --set data_dir=DIR keeps it" };
         say(format!("data           {}{goes}", config.data_dir.display()))?;
         let core = Core { is_demo: true, ..Core::open(&config)? };
         let mirror = Server::at(operators.to_string(), &config, None);
-        let lines = Pasted {
-            program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),
-            public: sockets.public(),
-            admin: sockets.admin(),
-            origin: child.id(),
-        };
+        let lines = to_paste(&address, &operators, child.id());
         std::thread::Builder::new().name("progress".into()).spawn(move || {
-            if !matches!(follow(&mirror, began, &lines), Ok(true)) {
+            if !matches!(follow(&mirror, began, &address, &lines), Ok(true)) {
                 // Nobody reads: as Ctrl-C does.
                 let _ = kill_process(getpid(), Signal::INT);
             }
@@ -117,40 +94,21 @@ impl Demo {
     /// Binds the addresses of the configuration. If a default port is in use, another one is chosen.
     fn listen(&self) -> Result<Sockets, Failure> {
         let examined = examine_to_serve(&self.sources);
-        let (names_public, names_admin) = (examined.is_set("listen"), examined.is_set("admin.listen"));
+        let named = ["listen", "admin.listen"].map(|key| examined.is_set(key));
         let mut config = examined.finish().map_err(Failure::Config)?.config;
-        let (mut public_taken, mut admin_taken) = (None, None);
-        let sockets = loop {
+        loop {
             let error = match Sockets::bind(&config) {
-                Ok(sockets) => break sockets,
-                Err(error) => error,
+                Err(AppError::Bind(error)) if error.source.kind() == ErrorKind::AddrInUse => error,
+                bound => return Ok(bound?),
             };
-            let taken = match &error {
-                AppError::Bind(bind) if bind.source.kind() == ErrorKind::AddrInUse => bind.address,
-                _ => return Err(error.into()),
+            let addresses = config.listen.first_mut().into_iter().chain([&mut config.admin.listen]);
+            let mut defaults = addresses.zip(named).filter(|(address, is_named)| !is_named && address.port() != 0);
+            let Some((address, _)) = defaults.find(|(address, _)| **address == error.address) else {
+                return Err(AppError::Bind(error).into());
             };
-            match config.listen.first_mut() {
-                _ if taken.port() == 0 => return Err(error.into()),
-                Some(address) if !names_public && *address == taken => {
-                    address.set_port(0);
-                    public_taken = Some(taken.port());
-                }
-                _ if !names_admin && config.admin.listen == taken => {
-                    config.admin.listen.set_port(0);
-                    admin_taken = Some(taken.port());
-                }
-                _ => return Err(error.into()),
-            }
-        };
-        let public = sockets.public().first().map_or(0, SocketAddr::port);
-        for (what, taken, port) in
-            [("the mirror", public_taken, public), ("the admin listener", admin_taken, sockets.admin().port())]
-        {
-            if let Some(taken) = taken {
-                say(format!("port {taken} is in use; {what} listens on port {port} instead"))?;
-            }
+            say(format!("port {} is in use; another one takes its place", address.port()))?;
+            address.set_port(0);
         }
-        Ok(sockets)
     }
 }
 
@@ -161,70 +119,53 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(DemoError::NoOrigin.into());
-    };
+    let did_not_start = || io::Error::other("the sample origin did not start");
+    let stdin = child.stdin.take().ok_or_else(did_not_start)?;
+    let stdout = child.stdout.take().ok_or_else(did_not_start)?;
     let mut url = String::new();
     BufReader::new(stdout).read_line(&mut url)?;
     let url = url.trim().to_owned();
     if url.is_empty() {
-        return Err(DemoError::NoOrigin.into());
+        return Err(did_not_start().into());
     }
     Ok((child, stdin, url))
 }
 
 /// Shows the progress, then the commands to paste, then the end of mirroring; returns whether anybody still reads.
-fn follow(mirror: &Server, began: Instant, lines: &Pasted) -> io::Result<bool> {
+fn follow(mirror: &Server, began: Instant, url: &BaseUrl, lines: &str) -> io::Result<bool> {
     let mut display = Display::default();
     let mut is_ready = false;
     loop {
         std::thread::sleep(INTERVAL);
         // It does not listen yet.
         let Ok(look) = mirror.look() else { continue };
-        let certificate = look.facts.snapshot.as_ref().map(|snapshot| snapshot.certificate.as_str().into());
-        let stage = stage(&look.facts, certificate.and_then(|word| serde_json::from_value(word).ok()));
-        if !is_ready && !matches!(stage, Stage::Listing { .. }) {
+        let facts = look.facts;
+        let certificate = facts.snapshot.as_ref().map(|snapshot| Value::from(snapshot.certificate.as_str()));
+        if !is_ready && certificate.is_some() {
             is_ready = true;
             drop(std::mem::take(&mut display));
             let seconds = began.elapsed().as_secs_f32();
-            let url = lines.url();
             if !put(&format!("ready          {url} after {seconds:.1} s; details are still being fetched\n{lines}\n"))?
             {
                 return Ok(false);
             }
         }
-        let (word, done, of) = stage.count();
-        display.count(word, done, of);
-        if let Stage::Complete { listings } = stage {
+        if let Some((word, done, of)) = progress(&facts) {
+            display.count(word, done, of, 0, facts.origin.eta_seconds);
+        }
+        if is_whole(&facts, certificate.and_then(|word| serde_json::from_value(word).ok())) {
             drop(display);
-            let (all, seconds) = (counted(listings, "listing"), began.elapsed().as_secs_f32());
+            let (all, seconds) = (counted(facts.listings.unwrap_or(0), "listing"), began.elapsed().as_secs_f32());
             return put(&format!("complete       {all} with details after {seconds:.1} s; press Ctrl-C to stop\n"));
         }
     }
 }
 
 /// Commands for people to paste into a shell. Without comments, which an interactive zsh would take for arguments.
-struct Pasted {
-    program: String,
-    public: Vec<SocketAddr>,
-    admin: SocketAddr,
-    /// The process of the sample origin.
-    origin: u32,
-}
-
-impl Pasted {
-    /// The mirror, for programs on this machine.
-    fn url(&self) -> BaseUrl {
-        BaseUrl::of_listener(self.public.first().copied().unwrap_or(self.admin))
-    }
-}
-
-impl fmt::Display for Pasted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (url, admin) = (self.url(), BaseUrl::of_listener(self.admin));
-        write!(
-            f,
-            "
+/// `origin`: the process of the sample origin.
+fn to_paste(url: &BaseUrl, admin: &BaseUrl, origin: u32) -> String {
+    format!(
+        "
 Try it:
   curl '{url}/api/listings.json?state=texas&per_page=2'
   curl -i '{url}/api/sports.json'
@@ -236,36 +177,20 @@ A client that already has the answer gets 304:
   curl -sI --etag-compare listings.etag '{url}/api/listings.json'
 
 The demo limits no client, and its ttl is 30 s. With a limit, and on other ports:
-  {} demo --set rate_limit.requests_per_minute=60 --set listen=127.0.0.1:8190 --set admin.listen=127.0.0.1:9191
+  grandstand demo --set rate_limit.requests_per_minute=60 --set listen=127.0.0.1:8190 --set admin.listen=127.0.0.1:9191
 
 Stop the origin; the mirror goes on answering:
-  kill {}
-",
-            shell(&self.program),
-            self.origin
-        )
-    }
-}
-
-fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | '+' | ',' | '@');
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+  kill {origin}
+"
+    )
 }
 
 /// A data directory that goes with the demo.
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// A new one for this user alone, below the directory for temporary files. Fails if others could replace what is below.
-    fn below(below: &Path) -> Result<Self, DemoError> {
-        let meta = fs::metadata(below).map_err(FileError::at(below))?;
-        let is_trusted = [geteuid().as_raw(), ROOT].contains(&meta.uid());
-        if !is_trusted || (meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0) {
-            return Err(DemoError::OpenDirectory(below.to_owned()));
-        }
+    /// A new one for this user alone, below the directory for temporary files.
+    fn below(below: &Path) -> Result<Self, FileError> {
         let path = below.join(format!("grandstand-demo-{:016x}", rand::random::<u64>()));
         DirBuilder::new().mode(0o700).create(&path).map_err(FileError::at(&path))?;
         Ok(Self(path))
@@ -274,32 +199,28 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        remove(&self.0);
-    }
-}
-
-/// Removes a data directory, under another name: a thread that still writes finds no directory to write into.
-fn remove(path: &Path) {
-    let gone = path.with_extension("gone");
-    if fs::rename(path, &gone).is_ok() {
-        // The process ends: nobody could read an error.
-        let _ = fs::remove_dir_all(gone);
+        // Under another name: a thread that still writes finds no directory to write into.
+        let gone = self.0.with_extension("gone");
+        if fs::rename(&self.0, &gone).is_ok() {
+            // The process ends: nobody could read an error.
+            let _ = fs::remove_dir_all(gone);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, chown};
+    use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
 
     #[test]
     fn what_is_pasted_names_the_addresses_of_the_demo() {
-        let (public, admin) = (vec!["[::1]:7001".parse().unwrap()], "127.0.0.1:7002".parse().unwrap());
-        let lines = Pasted { program: "it's here".to_owned(), public, admin, origin: 7 }.to_string();
+        let [url, admin] =
+            ["[::1]:7001", "127.0.0.1:7002"].map(|address| BaseUrl::of_listener(address.parse().unwrap()));
+        let lines = to_paste(&url, &admin, 7);
         assert!(lines.contains("  curl 'http://[::1]:7001/api/listings.json?state=texas&per_page=2'\n"), "{lines}");
         assert!(lines.contains("  curl 'http://127.0.0.1:7002/status'\n") && lines.ends_with("  kill 7\n"), "{lines}");
-        assert!(lines.contains(r"  'it'\''s here' demo --set "), "{lines}");
     }
 
     #[test]
@@ -311,23 +232,5 @@ mod tests {
         fs::write(own.0.join("inner/file"), "x").unwrap();
         drop((own, other));
         assert_eq!(fs::read_dir(below.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_directory_in_which_others_could_replace_it_is_refused() {
-        let below = tempfile::tempdir().unwrap();
-        let set_mode = |mode| fs::set_permissions(below.path(), fs::Permissions::from_mode(mode)).unwrap();
-        set_mode(0o777);
-        let refused = Temporary::below(below.path()).err().unwrap().to_string();
-        assert!(refused.contains("TMPDIR") && refused.contains(&below.path().display().to_string()), "{refused}");
-        for mode in [0o755, 0o1777] {
-            set_mode(mode);
-            Temporary::below(below.path()).unwrap();
-        }
-        if geteuid().is_root() {
-            chown(below.path(), Some(12_345), None).unwrap();
-            assert!(Temporary::below(below.path()).is_err());
-        }
-        assert!(Temporary::below(&below.path().join("none")).is_err());
     }
 }

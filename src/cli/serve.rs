@@ -58,7 +58,7 @@ fn serve(
     }
     let sockets = bind(&config, passed)?;
     let source = source(config.clone(), log, sources.clone());
-    let config = config.listening_on(sockets.public(), sockets.admin());
+    let config = config.listening_on(sockets.public(), sockets.tls(), sockets.admin());
     let core = Core::open(&config)?;
     let requires = !config.bundle.trusted_keys.is_empty();
     if let Some(data) = core.data()

@@ -77,20 +77,14 @@ enum ServerError {
         "no server answers at {url}: {reason}; start `grandstand serve`, or give the address of its admin listener with --admin"
     )]
     NoAnswer { url: String, reason: String },
-    #[error("the server at {url} is unreachable: {reason}")]
-    Unreachable { url: String, reason: String },
-    #[error("{0}")]
-    Refused(String),
+    #[error("{why}")]
+    Refused { why: String, status: u16, again: Option<Duration> },
     #[error(
         "the server at {admin} {}: set admin.token (in the environment: GRANDSTAND__ADMIN__TOKEN), or admin.token_file, to \
          that server's token",
         if *is_sent { "refuses the admin token of this command" } else { "does this only with its admin token" }
     )]
     Token { admin: String, is_sent: bool },
-    #[error("{0}")]
-    Mistakes(String),
-    #[error("{why}")]
-    Busy { why: String, again: Duration },
     #[error("the download ended after {done} of {of} bytes; try again")]
     BrokenOff { done: u64, of: u64 },
     #[error(
@@ -178,36 +172,37 @@ impl Server {
             _ if method == Method::GET => CONNECTING,
             _ => COMMAND,
         };
-        let url = format!("{}{path}", self.admin);
-        let asking = async {
-            let answer = self.send(method, path, HeaderMap::new(), None).await?;
-            Ok((answer.status().as_u16(), text(answer).await?))
-        };
-        let asked = block_on(async { Ok(tokio::time::timeout(patience, asking).await) })?;
-        let asked = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {} s", patience.as_secs())));
-        let (status, body) = asked.map_err(|reason| ServerError::NoAnswer { url: url.clone(), reason })?;
-        if status >= 400 && status != UNHEALTHY {
-            return Err(match self.refusal(&url, status, &body) {
-                mistakes @ ServerError::Mistakes(_) => Failure::usage(mistakes),
-                refusal => refusal.into(),
-            });
-        }
-        Ok((status != UNHEALTHY, body))
+        block_on(async {
+            let asking = async {
+                let answer = self.answer(method, path, HeaderMap::new(), None).await?;
+                Ok((answer.status() != UNHEALTHY, self.text(path, answer).await?))
+            };
+            let asked = tokio::time::timeout(patience, asking).await;
+            let silent = |_| Err(self.no_answer(path, format!("no answer within {} s", patience.as_secs())));
+            match asked.unwrap_or_else(silent) {
+                // The mistakes of a configuration.
+                Err(error @ ServerError::Refused { status: MISTAKES, .. }) if path == "/reload" => {
+                    Err(Failure::usage(error))
+                }
+                asked => Ok(asked?),
+            }
+        })
     }
 
     /// Has the server write a bundle or a dump, into `out`; returns the head of its answer.
     pub(super) fn download(&self, query: &str, doing: &'static str, out: &mut dyn Write) -> Result<HeaderMap, Failure> {
         let path = format!("/bundle{query}");
-        let url = format!("{}{path}", self.admin);
         block_on(async {
             let waiting = spinner(doing);
-            let mut response = self.transfer(Method::GET, &path, HeaderMap::new(), None).await?;
+            let mut response = self.answer(Method::GET, &path, HeaderMap::new(), None).await?;
             drop(waiting);
             let headers = std::mem::take(response.headers_mut());
             // A dump is made while it is sent.
             let of = response.body().size_hint().exact();
             let (mut show, mut done) = (bytes_bar("exporting"), 0);
-            while let Some(piece) = next_piece(&mut response).await.map_err(|reason| unreachable(&url, reason))? {
+            while let Some(frame) = response.body_mut().frame().await {
+                let frame = frame.map_err(|error| self.no_answer(&path, with_causes(&error)))?;
+                let Ok(piece) = frame.into_data() else { continue };
                 out.write_all(&piece)?;
                 done += piece.len() as u64;
                 show(done, of.unwrap_or(0));
@@ -223,7 +218,6 @@ impl Server {
     /// Lets the server import a bundle with its signature; returns its answer.
     pub(super) fn upload(&self, query: &str, signature: Option<&[u8]>, file: &File) -> Result<Value, Failure> {
         let path = format!("/bundle{query}");
-        let url = format!("{}{path}", self.admin);
         let mut headers = HeaderMap::new();
         if let Some(text) = signature {
             let text = percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -235,44 +229,60 @@ impl Server {
                 // A clone shares its position with the file: each try begins at its start.
                 let mut again = file.try_clone()?;
                 again.rewind()?;
-                match self.transfer(Method::POST, &path, headers.clone(), Some(again)).await {
+                match self.answer(Method::POST, &path, headers.clone(), Some(again)).await {
                     // It accepts one upload at a time.
-                    Err(ServerError::Busy { again, .. }) if began.elapsed() < TURN => tokio::time::sleep(again).await,
+                    Err(ServerError::Refused { again: Some(again), .. }) if began.elapsed() < TURN => {
+                        tokio::time::sleep(again).await;
+                    }
                     response => break response,
                 }
             };
             drop(waiting);
             let response = response.inspect_err(|error| {
                 // The import may have been done before the connection failed.
-                if matches!(error, ServerError::Unreachable { .. }) {
+                if matches!(error, ServerError::NoAnswer { .. }) {
                     tell("`grandstand snapshot list` shows whether the bundle was imported");
                 }
             })?;
-            Ok(serde_json::from_str(&text(response).await.map_err(|reason| unreachable(&url, reason))?)?)
+            Ok(serde_json::from_str(&self.text(&path, response).await?)?)
         })
     }
 
-    /// A successful answer, or the server's error. The time until it comes depends on the bundle.
-    async fn transfer(
+    /// The head of an answer, also of an unhealthy server's status, or the server's error.
+    async fn answer(
         &self,
         method: Method,
         path: &str,
         headers: HeaderMap,
         file: Option<File>,
     ) -> Result<Response<Incoming>, ServerError> {
-        let url = &format!("{}{path}", self.admin);
-        let response = self.send(method, path, headers, file).await.map_err(|reason| unreachable(url, reason))?;
-        if response.status().is_success() {
-            return Ok(response);
+        let sent = self.send(method, path, headers, file).await;
+        let answer = sent.map_err(|reason| self.no_answer(path, reason))?;
+        let status = answer.status().as_u16();
+        if answer.status().is_success() || (status == UNHEALTHY && !path.starts_with("/bundle")) {
+            return Ok(answer);
         }
-        let status = response.status().as_u16();
-        let again = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Err(match (self.refusal(url, status, &text(response).await.unwrap_or_default()), again) {
-            (ServerError::Refused(why), Some(seconds)) => {
-                ServerError::Busy { why, again: Duration::from_secs(seconds) }
+        let again = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = self.text(path, answer).await.unwrap_or_default();
+        let problem: Option<Value> = serde_json::from_str(&body).ok();
+        let why = match problem.as_ref().and_then(|problem| problem["detail"].as_str()) {
+            // Its words are for programs that speak HTTP.
+            Some(detail) if detail == Refusal::Token.as_str() => {
+                return Err(ServerError::Token { admin: self.admin.clone(), is_sent: self.token.is_some() });
             }
-            (refusal, _) => refusal,
-        })
+            Some(detail) => detail.to_owned(),
+            None => format!("{}{path} answered {status}: {body}", self.admin),
+        };
+        Err(ServerError::Refused { why, status, again: again.map(Duration::from_secs) })
+    }
+
+    async fn text(&self, path: &str, answer: Response<Incoming>) -> Result<String, ServerError> {
+        let body = answer.into_body().collect().await.map_err(|error| self.no_answer(path, with_causes(&error)))?;
+        Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    }
+
+    fn no_answer(&self, path: &str, reason: String) -> ServerError {
+        ServerError::NoAnswer { url: format!("{}{path}", self.admin), reason }
     }
 
     /// Sends a request, with this file as its body if given, and waits for the head of the answer.
@@ -319,40 +329,8 @@ impl Server {
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(|error| with_causes(&error))
     }
-
-    fn refusal(&self, url: &str, status: u16, body: &str) -> ServerError {
-        let problem: Option<Value> = serde_json::from_str(body).ok();
-        match problem.as_ref().and_then(|problem| problem["detail"].as_str()) {
-            // Its words are for programs that speak HTTP.
-            Some(detail) if detail == Refusal::Token.as_str() => {
-                ServerError::Token { admin: self.admin.clone(), is_sent: self.token.is_some() }
-            }
-            Some(detail) if url.ends_with("/reload") && status == MISTAKES => ServerError::Mistakes(detail.to_owned()),
-            Some(detail) => ServerError::Refused(detail.to_owned()),
-            None => ServerError::Refused(format!("{url} answered {status}: {body}")),
-        }
-    }
-}
-
-fn unreachable(url: &str, reason: String) -> ServerError {
-    ServerError::Unreachable { url: url.to_owned(), reason }
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
-}
-
-/// The next piece of an answer's body; `None` at its end.
-async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option<Bytes>, String> {
-    while let Some(frame) = answer.body_mut().frame().await {
-        if let Ok(data) = frame.map_err(|error| with_causes(&error))?.into_data() {
-            return Ok(Some(data));
-        }
-    }
-    Ok(None)
-}
-
-async fn text(answer: Response<Incoming>) -> Result<String, String> {
-    let body = answer.into_body().collect().await.map_err(|error| with_causes(&error))?;
-    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }

@@ -10,11 +10,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, WallTime};
-use crate::config::{Config, LogConfig, LogLevel};
+use crate::config::{LogConfig, LogLevel};
 use crate::origin::status::HeldBack;
 use crate::server::admin::facts::StatusFacts;
 use crate::server::admin::snapshots::Action;
-use crate::server::core::expect_data;
 use crate::server::hosted::Purpose;
 use crate::words::{bytes, counted, seconds};
 
@@ -30,9 +29,6 @@ pub(super) const NOT_CURRENT: &str =
 
 /// The longest time until an accepted snapshot is published.
 const PATIENCE: Duration = Duration::from_secs(150);
-
-/// After so long without a held-back snapshot, the current one is the result.
-const SETTLES: Duration = Duration::from_secs(5);
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
@@ -89,19 +85,13 @@ enum SnapshotError {
     Nameless,
     #[error("{0} matches several kept snapshots ({1}); give more characters")]
     Ambiguous(String, String),
-    #[error(
-        "no server is running on {0}; start `grandstand serve` first, or give the address of the server's admin listener \
-         with --admin"
-    )]
-    NoServer(String),
     #[error("no snapshot is held back")]
     NothingHeld,
-    #[error("snapshot {0} is still held back; see {1}/status")]
-    StillHeld(String, String),
     #[error(
-        "snapshot {held} was not published, because the origin has changed again; current is {served} with {listings}"
+        "snapshot {held} was not published, because the origin has changed again or does not answer; the newest snapshot is \
+         {newest}; see {admin}/status"
     )]
-    Another { held: String, served: String, listings: String },
+    NotPublished { held: String, newest: String, admin: String },
 }
 
 impl Snapshot {
@@ -173,13 +163,9 @@ impl Command {
 
 /// Who executes commands: the server that is named or has the data directory, or one in this process.
 fn server(named: &ServerArgs) -> Result<Server, Failure> {
-    named.server(&config(named)?, &Purpose::Stored)
-}
-
-fn config(named: &ServerArgs) -> Result<Config, Failure> {
     let config = named.config(needs_snapshots)?;
     start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
-    Ok(config)
+    named.server(&config, &Purpose::Stored)
 }
 
 fn list(server: &Server) -> Result<Value, Failure> {
@@ -271,22 +257,15 @@ fn list_table(list: &Value, now: WallTime) -> String {
 }
 
 fn accept(named: &ServerArgs, json: bool) -> Result<ExitCode, Failure> {
-    let config = config(named)?;
-    let Some(server) = named.awaited(&config)? else {
-        expect_data(&config)?;
-        let path = std::path::absolute(&config.data_dir).unwrap_or(config.data_dir);
-        return Err(SnapshotError::NoServer(path.display().to_string()).into());
-    };
+    let server = server(named)?;
     let then = server.look()?.facts;
-    let before = newest(&then);
     let Some(HeldBack { snapshot, listings, serving, .. }) = &then.held else {
         return Err(SnapshotError::NothingHeld.into());
     };
     tell(format!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing")));
     server.ask(Method::POST, "/snapshots/accept")?;
     let began = Instant::now();
-    let mut neither: Option<Instant> = None;
-    while began.elapsed() < PATIENCE {
+    loop {
         let now = server.look()?.facts;
         let newest = newest(&now);
         if newest == snapshot {
@@ -300,16 +279,12 @@ fn accept(named: &ServerArgs, json: bool) -> Result<ExitCode, Failure> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        // The held-back snapshot disappears before its successor is served, so both may be absent for a moment.
-        let since = now.held.is_none().then(|| *neither.get_or_insert_with(Instant::now));
-        if since.is_some_and(|since| newest != before || since.elapsed() > SETTLES) {
-            let listings = counted(now.listings.unwrap_or(0), "listing");
-            let served = or_dash(now.snapshot.map(|snapshot| snapshot.id));
-            return Err(SnapshotError::Another { held: snapshot.clone(), served, listings }.into());
+        if newest != self::newest(&then) || began.elapsed() > PATIENCE {
+            let (held, newest, admin) = (snapshot.clone(), newest.to_owned(), server.admin);
+            return Err(SnapshotError::NotPublished { held, newest, admin }.into());
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    Err(SnapshotError::StillHeld(snapshot.clone(), server.admin).into())
 }
 
 /// The last published snapshot: it is served, or waits for the end of a rollback.

@@ -78,13 +78,13 @@ impl Status {
 async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
-    let mut canvas = (!json && Terminal::of_stdout().redraws).then(Canvas::open);
+    let canvas = (!json && Terminal::of_stdout().redraws).then(Canvas::open);
     let mut seen: Result<ServerLook, Failure> = Ok(first);
     let mut last = String::new();
     loop {
         let is_healthy = matches!(seen, Ok(ServerLook { is_healthy: true, .. }));
-        let shown = match &mut canvas {
-            Some(canvas) => canvas.draw(&match &seen {
+        let shown = match &canvas {
+            Some(Canvas) => Canvas::draw(&match &seen {
                 Ok(look) => painted(&look.facts),
                 Err(why) => format!("unreachable: {}\n", plain(&why.to_string())),
             }),
@@ -142,27 +142,17 @@ fn summary(facts: &StatusFacts) -> String {
 }
 
 /// The terminal's alternate screen. At its end the normal screen comes back.
-struct Canvas {
-    text: String,
-}
+struct Canvas;
 
 impl Canvas {
     fn open() -> Self {
         // Alternate screen, without a cursor. Nothing can be done about a closed terminal.
         let _ = put("\x1b[?1049h\x1b[?25l");
-        Self { text: String::new() }
+        Self
     }
 
-    /// Overwrites the old text, so that nothing flickers.
-    fn draw(&mut self, text: &str) -> io::Result<bool> {
-        self.text.clear();
-        self.text.push_str("\x1b[H");
-        for line in text.lines() {
-            self.text.push_str(line);
-            self.text.push_str("\x1b[K\r\n");
-        }
-        self.text.push_str("\x1b[K\r\nCtrl-C ends\x1b[K\x1b[J");
-        put(&self.text)
+    fn draw(text: &str) -> io::Result<bool> {
+        put(&format!("\x1b[H\x1b[J{text}\nCtrl-C ends"))
     }
 }
 
@@ -278,7 +268,7 @@ fn lines(facts: &StatusFacts) -> Vec<(&'static str, String)> {
         };
         line("confirmed", or_dash(facts.confirmed_at.as_ref()) + &age);
         line("listings", or_dash(facts.listings));
-        let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current()));
+        let outdated = facts.details.as_ref().map(|details| details.mirrored.saturating_sub(details.current));
         let outdated = outdated.filter(|outdated| *outdated > 0).map(|outdated| format!(", {outdated} outdated"));
         let eta = facts.origin.eta_seconds.filter(|left| *left > 0).map(|left| format!(", ETA {}", seconds(left)));
         let mirrored = mirrored(facts.details.as_ref());
@@ -445,7 +435,7 @@ mod tests {
     fn times_and_sizes_are_in_units_that_people_read() {
         let mut status = json!({
             "state": "healthy", "use": "mirror", "cache": { "bytes": 45_300_000, "entries": 1 },
-            "details": { "mirrored": 6, "of": 7 }, "origin": { "state": "unchanged", "eta_seconds": 20_651 },
+            "details": { "mirrored": 6, "current": 6, "of": 7 }, "origin": { "state": "unchanged", "eta_seconds": 20_651 },
         });
         let text = shown(&status);
         for line in [
@@ -466,7 +456,7 @@ mod tests {
         let summary = |status: &Value| summary(&StatusFacts::deserialize(status).unwrap());
         let mut status = json!({
             "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4,
-            "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "of": 7 },
+            "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "current": 6, "of": 7 },
             "origin": { "state": "unchanged" },
         });
         let line = "healthy, snapshot ab (full), 7 listings, 6 of 7 details, origin unchanged";

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::config::{Config, Examined};
+use crate::config::Config;
 use crate::data::store::{DataDir, StoreError, process};
 use crate::server::admin::socket::path_in;
 use crate::server::error::AppError;
@@ -70,13 +70,8 @@ impl ServerArgs {
     /// The same for what only a running server can do: where nobody has the directory, it is the one at `admin.listen`.
     pub(super) fn at_least_listening(&self, warns: bool) -> Result<Server, Failure> {
         let _said = self.sources.told();
-        let (server, config) = self.find(warns)?;
-        if let Some(server) = server {
-            return Ok(server);
-        }
-        let is_named = self.examined(false).is_set("data_dir");
-        let data_dir = is_named.then(|| config.data_dir.clone());
-        Ok(Server::at(format!("http://{}", config.admin.listen), &config, data_dir))
+        let (server, listening) = self.find(warns)?;
+        Ok(server.unwrap_or(listening))
     }
 
     /// The server that is named or has the data directory, or else one in this process, as soon as another command is done.
@@ -102,63 +97,46 @@ impl ServerArgs {
         }
     }
 
-    /// The same as [`running`](Self::running), but waits while its holder cannot be reached, as a server that starts.
-    pub(super) fn awaited(&self, config: &Config) -> Result<Option<Server>, Failure> {
-        let began = Instant::now();
-        loop {
-            match self.running()? {
-                None if DataDir::holder(&config.data_dir).is_some() && began.elapsed() < HELD => {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                running => return Ok(running),
-            }
-        }
-    }
-
-    fn examined(&self, warns: bool) -> Examined {
-        examine_to_ask(&self.sources.found(), self.admin.is_some(), warns)
-    }
-
     /// The one rule, for every command: an address on the command line wins. Without one, it is the server on the socket in
     /// the data directory. If this user cannot enter that directory, or it is held by a server without a socket, it is the
-    /// one at `admin.listen`. `warns`: as in [`examine_to_ask`].
-    fn find(&self, warns: bool) -> Result<(Option<Server>, Config), Failure> {
-        let examined = self.examined(warns);
-        let listen_is_set = examined.is_set("admin.listen");
+    /// one at `admin.listen`, which is returned, too. `warns`: as in [`examine_to_ask`].
+    fn find(&self, warns: bool) -> Result<(Option<Server>, Server), Failure> {
+        let examined = examine_to_ask(&self.sources.found(), self.admin.is_some(), warns);
+        let [listen_is_set, data_dir_is_set] = ["admin.listen", "data_dir"].map(|key| examined.is_set(key));
         let config = examined.finish().map_err(Failure::Config)?.config;
         let (path, listen) = (&config.data_dir, config.admin.listen);
+        let at = |address: String, has_path: bool| Server::at(address, &config, has_path.then(|| path.clone()));
+        let listening = |has_path| at(format!("http://{listen}"), has_path);
+        let found = |server: Option<Server>| Ok((server, listening(data_dir_is_set)));
         if let Some(address) = &self.admin {
             // It wins over a configuration of this machine, but not over a directory that is named beside it.
-            let data_dir = self.sets_data_dir().then(|| path.clone());
-            return Ok((Some(Server::at(address.clone(), &config, data_dir).expected()?), config));
+            return found(Some(at(address.clone(), self.sets_data_dir()).expected()?));
         }
-        // Port 0 names no server.
-        let listening =
-            (listen.port() != 0).then(|| Server::at(format!("http://{listen}"), &config, Some(path.clone())));
         let socket = path_in(path);
         match connect(&socket) {
             Ok(()) => match Server::on(&socket).expected() {
                 // It has stopped meanwhile.
                 Err(_) if connect(&socket).is_err() => {}
-                server => return Ok((Some(server?), config)),
+                server => return found(Some(server?)),
             },
             // Its queue is full, because it accepts nothing.
             Err(source) if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(TargetError::Hangs { socket }.into());
             }
             Err(source) if source.kind() == ErrorKind::PermissionDenied => {
-                let Some(server) = listening.filter(|_| listen_is_set) else {
+                // Port 0 names no server.
+                if !listen_is_set || listen.port() == 0 {
                     return Err(TargetError::Unreadable { path: path.clone(), source }.into());
-                };
+                }
                 tell(format!("data_dir {} cannot be read ({source}); trying admin.listen, {listen}", path.display()));
-                return Ok((Some(server.expected()?), config));
+                return found(Some(listening(true).expected()?));
             }
             // There is none, or it is a killed server's.
             Err(_) => {}
         }
         DataDir::expect_readable(path).map_err(|source| TargetError::Unreadable { path: path.clone(), source })?;
-        let holder = DataDir::holder(path).and(listening);
-        Ok((holder.and_then(|server| server.expected().ok()), config))
+        let holder = DataDir::holder(path).filter(|_| listen.port() != 0);
+        found(holder.and_then(|_| listening(true).expected().ok()))
     }
 }
 

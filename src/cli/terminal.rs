@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Debug, Display as Text, Write as _};
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle, WeakProgressBar};
 use parking_lot::Mutex;
@@ -253,52 +253,24 @@ pub(super) fn bytes_bar(word: &'static str) -> impl FnMut(u64, u64) {
 /// Shows counts of one thing after another: a bar on a terminal, lines elsewhere. It goes when it is dropped.
 pub(super) struct Display {
     bar: Option<ProgressBar>,
-    /// The word and the tenth of the last line.
-    last: Option<(&'static str, u64)>,
-    is_paused: bool,
-    counted: Counted,
-}
-
-#[derive(Clone, Copy)]
-struct Counted {
-    word: &'static str,
-    /// How many were done at the first look.
-    since: u64,
-    /// How long it has been counted, without pauses, until the last look.
-    for_time: Duration,
-    looked: Instant,
+    /// The word and the tenth of the last count, and whether the origin wanted a pause.
+    last: Option<(&'static str, u64, bool)>,
 }
 
 impl Default for Display {
     fn default() -> Self {
-        Self {
-            bar: Terminal::of_stderr().redraws.then(|| bar("{msg:>10} {wide_bar} {prefix}")),
-            last: None,
-            is_paused: false,
-            counted: Counted { word: "", since: 0, for_time: Duration::ZERO, looked: Instant::now() },
-        }
+        Self { bar: Terminal::of_stderr().redraws.then(|| bar("{msg:>10} {wide_bar} {prefix}")), last: None }
     }
 }
 
 impl Display {
-    /// Shows a count. Lines come at every tenth, so that a log stays readable.
-    pub(super) fn count(&mut self, word: &'static str, done: u64, of: u64) {
-        self.count_or_pause(word, done, of, 0);
-    }
-
-    /// Shows a count, and for how many seconds the origin still wants a pause, which says nothing about the rest.
-    pub(super) fn count_or_pause(&mut self, word: &'static str, done: u64, of: u64, pause: u64) {
-        let (before, now) = (self.counted, Instant::now());
-        let passed = if pause > 0 { Duration::ZERO } else { now - before.looked };
-        self.counted = if before.word == word {
-            Counted { for_time: before.for_time + passed, looked: now, ..before }
-        } else {
-            Counted { word, since: done, for_time: Duration::ZERO, looked: now }
-        };
-        let Counted { since, for_time, .. } = self.counted;
-        let rest = match pause {
-            1.. => format!(", the origin asked for a pause of {}", seconds(pause)),
-            0 => remaining(done.saturating_sub(since), of.saturating_sub(done), for_time),
+    /// Shows a count. Lines come at every tenth, so that a log stays readable. `pause`: for how many seconds the origin wants
+    /// no requests; `left`: how many seconds the rest takes, if that is known.
+    pub(super) fn count(&mut self, word: &'static str, done: u64, of: u64, pause: u64, left: Option<u64>) {
+        let rest = match (pause, left) {
+            (1.., _) => format!(", the origin asked for a pause of {}", seconds(pause)),
+            (0, Some(left @ 1..)) => format!(", about {} left", seconds(left)),
+            (0, _) => String::new(),
         };
         let figures = |of_all: &str| match of {
             0 => format!("not known yet{rest}"),
@@ -317,30 +289,12 @@ impl Display {
             return;
         }
         let tenth = (done * 10).checked_div(of).unwrap_or(0);
-        let is_new = self.last != Some((word, tenth)) && of > 0;
-        if is_new || (pause > 0 && !self.is_paused) {
+        let last = self.last.replace((word, tenth, pause > 0));
+        let is_new = of > 0 && last.is_none_or(|(word_before, before, _)| (word_before, before) != (word, tenth));
+        if is_new || (pause > 0 && !last.is_some_and(|(.., is_paused)| is_paused)) {
             tell(format!("{word}: {}", figures(" of ")));
         }
-        (self.last, self.is_paused) = (Some((word, tenth)), pause > 0);
     }
-}
-
-/// So many a second, or a minute where that is a better number.
-fn rate(per_second: f64) -> String {
-    match per_second {
-        rate if rate >= 100.0 => format!("{rate:.0}/s"),
-        rate if rate >= 1.0 => format!("{rate:.1}/s"),
-        rate => format!("{:.1}/min", rate * 60.0),
-    }
-}
-
-/// The rate, and how long the rest takes if it goes on like this; nothing when that says nothing.
-fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
-    if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {
-        return String::new();
-    }
-    let rest = (elapsed.as_secs_f64() * left as f64 / done as f64).ceil() as u64;
-    format!(", {}, about {} left", rate(done as f64 / elapsed.as_secs_f64()), seconds(rest))
 }
 
 /// Changes form and level of a log that has been started.
@@ -508,21 +462,5 @@ São                   12
         assert_eq!(Paint(true).verdict(false, "unhealthy"), "\x1b[1;31munhealthy\x1b[0m");
         assert_eq!(Paint(true).warning("held"), "\x1b[33mheld\x1b[0m");
         assert_eq!(Paint(true).heading(""), "");
-    }
-
-    #[test]
-    fn what_is_left_is_said_in_words_once_it_is_known() {
-        for (done, left, seconds, text) in [
-            (0, 10, 5, ""),
-            (10, 10, 0, ""),
-            (10, 0, 5, ""),
-            (100, 900, 5, ", 20.0/s, about 45 s left"),
-            (100, 900, 20, ", 5.0/s, about 3 min left"),
-            (60, 100_000, 60, ", 1.0/s, about 27 h 46 min left"),
-            (30, 60, 60, ", 30.0/min, about 2 min left"),
-            (50_000, 50_000, 2, ", 25000/s, about 2 s left"),
-        ] {
-            assert_eq!(remaining(done, left, Duration::from_secs(seconds)), text, "{done} {left} {seconds}");
-        }
     }
 }

@@ -177,31 +177,23 @@ pub(super) fn socket() -> Values<SocketAddr> {
 
 /// A network or a single address. Host bits are cleared; IPv4-mapped IPv6 becomes IPv4.
 pub(super) fn network() -> Values<IpNet> {
-    Values::single("network or address", parse_network, IpNet::to_string)
+    const WHAT: &str = "a network or an address, such as \"10.0.0.0/8\" or \"2001:db8::1\"";
+    Values::text("network or address", WHAT, parse_network, IpNet::to_string)
 }
 
-fn parse_network(node: &Node) -> Result<IpNet, String> {
-    let network = node.as_text().and_then(|text| {
-        let single = text.parse::<IpAddr>().map(IpNet::from);
-        single.ok().or_else(|| text.parse().ok())
-    });
-    match network {
-        Some(network) => Ok(canonical(network)),
-        None => expected(node, "a network or an address, such as \"10.0.0.0/8\" or \"2001:db8::1\""),
-    }
+fn parse_network(text: &str) -> Option<IpNet> {
+    let single = text.parse::<IpAddr>().map(IpNet::from);
+    single.ok().or_else(|| text.parse().ok()).map(canonical)
 }
 
 /// A name or an address that `Host` may have, without a port.
 pub(super) fn own_name() -> Values<String> {
-    let parse = |node: &Node| {
-        let address = || node.as_text()?.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
-        let name = || target::host_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
-        match address().or_else(name) {
-            Some(name) => Ok(name),
-            None => expected(node, "a host name or an IP address without a port, such as \"mirror.internal\""),
-        }
+    const WHAT: &str = "a host name or an IP address without a port, such as \"mirror.internal\"";
+    let parse = |text: &str| {
+        let address = text.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
+        address.or_else(|| target::host_of(text.as_bytes()).filter(|_| !text.contains(':')))
     };
-    Values::single("host name", parse, String::clone)
+    Values::text("host name", WHAT, parse, String::clone)
 }
 
 /// Whether two listeners need the same port of the same address. Port 0 never collides; an unspecified address includes
@@ -306,11 +298,11 @@ mod tests {
             ("::/0", "::/0"),
         ];
         for (text, want) in cases {
-            let got = parse_network(&Node::string(text, ValueSource::Set)).unwrap();
+            let got = parse_network(text).unwrap();
             assert_eq!(got.to_string(), want, "{text}");
         }
         for text in ["", "10.0.0.0/33", "localhost", "10.0.0/8", "10.0.0.0/-1"] {
-            assert!(parse_network(&Node::string(text, ValueSource::Set)).is_err(), "{text}");
+            assert_eq!(parse_network(text), None, "{text}");
         }
     }
 }

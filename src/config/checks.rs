@@ -12,7 +12,6 @@ use super::declaration::DeclaresKeys as _;
 use super::errors::{ConfigIssue, ValueSource};
 use super::keys::{ClientIpConfig, TlsConfig};
 use super::object_store::{ObjectStoreUrl, StoreKind};
-use super::placeholders::placeholders;
 use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
 use super::rhythm::too_late;
@@ -26,7 +25,6 @@ const SHORT_TOKEN: usize = 16;
 
 pub(super) fn resolve(merged: Merged) -> Examined {
     let Merged { root, errors: unread, unread: strays, proxies, incomplete } = merged;
-    let placeholders = placeholders("", &root);
     let mut reader = KeyReader::new(incomplete);
     let mut config = read(root.into_table().unwrap_or_default(), &mut reader);
     read_proxies(&mut config, &proxies, &mut reader);
@@ -37,7 +35,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_stores(&mut config, &mut reader);
     check_admin(&config, &mut reader);
     let gone = reader.report_unknown();
-    let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).chain(placeholders).collect();
+    let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).collect();
     // A line that is not TOML has been reported; findings about it would be guesses.
     let is_of_line = |finding: &&ConfigIssue| matches!(finding.place(), ValueSource::File { line: 1.., .. });
     let guessed = |error: &ConfigIssue| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
@@ -134,7 +132,7 @@ fn check_proxies(config: &Config, reader: &mut KeyReader) {
 
 fn check_limit(config: &Config, reader: &mut KeyReader) {
     let limit = &config.rate_limit;
-    let in_url = limit.store.as_ref().is_some_and(RedisUrl::has_password);
+    let in_url = limit.store.as_ref().and_then(RedisUrl::password).is_some();
     if limit.store_password_file.is_some() && (in_url || limit.store.is_none()) {
         let problem = if in_url {
             "`rate_limit.store` has a password, too; remove one of them"

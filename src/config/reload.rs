@@ -31,7 +31,8 @@ pub(crate) struct KeyChanges {
 /// without the ports that the system chose.
 pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, KeyChanges) {
     let (keys, mut next) = (Config::own_declarations(), running.clone());
-    for key in &keys {
+    let mut changes = KeyChanges::default();
+    for key in keys.iter().filter(|key| (key.differs)(running, wanted)) {
         let is_live = match key.about.reload {
             Reload::Live => true,
             Reload::Restart => false,
@@ -40,9 +41,6 @@ pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, KeyChanges) {
         if is_live {
             (key.adopt)(&mut next, wanted);
         }
-    }
-    let mut changes = KeyChanges::default();
-    for key in keys.iter().filter(|key| (key.differs)(running, wanted)) {
         let list = if (key.differs)(&next, wanted) { &mut changes.needs_restart } else { &mut changes.applied };
         list.push(key.about.path());
     }

@@ -13,7 +13,7 @@ use super::address::{brackets, masked};
 use super::errors::quoted;
 use super::reader::KeyReader;
 use super::sources::Node;
-use super::values::{Values, Written, parse_path};
+use super::values::{Values, Written, path};
 
 /// A text that `Debug` and messages never show.
 #[derive(Clone)]
@@ -74,8 +74,11 @@ pub struct TokenFile {
 }
 
 pub(super) fn token_file() -> Values<TokenFile> {
-    let parse = |node: &Node| parse_path(node).and_then(read_token);
-    Values::single("path of a text file", parse, |file| file.path.to_string_lossy().into_owned())
+    let Values { read, write, .. } = path("path of a text file");
+    let read_file = move |reader: &mut KeyReader, path: &str, node: Node| {
+        read_token(read(reader, path, node)?).map_err(|problem| reader.fail(path, problem)).ok()
+    };
+    Values::new("path of a text file", read_file, move |file: &TokenFile| write(&file.path))
 }
 
 fn read_token(path: PathBuf) -> Result<TokenFile, String> {
@@ -123,11 +126,6 @@ impl RedisUrl {
     pub fn password(&self) -> Option<Secret> {
         self.0.password().map(|password| Secret(decoded(password)))
     }
-
-    /// Whether it has a password, which must not be shown.
-    pub fn has_password(&self) -> bool {
-        self.0.password().is_some()
-    }
 }
 
 impl fmt::Display for RedisUrl {
@@ -157,7 +155,7 @@ fn names_database(url: &Url) -> bool {
 pub(super) fn store_url() -> Values<RedisUrl> {
     let read = |reader: &mut KeyReader, path: &str, node: Node| reader.parsed(path, &node, parse_store_url);
     Values::new("`redis://` or `rediss://` URL", read, |store: &RedisUrl| {
-        if store.has_password() {
+        if store.password().is_some() {
             Written::Comment("set, password not shown".to_owned())
         } else {
             Written::Value(store.expose().into())
@@ -219,7 +217,7 @@ mod tests {
     fn the_password_of_a_store_is_never_shown() {
         let store = parse_store_url(&Node::string("redis://me:pw@127.0.0.1:6379/1", ValueSource::Set)).unwrap();
         assert_eq!(store.to_string(), "redis://***@127.0.0.1:6379/1");
-        assert!(store.has_password() && store.expose().contains("me:pw"));
+        assert!(store.password().is_some() && store.expose().contains("me:pw"));
         let refused = parse_store_url(&Node::string("http://me:pw@127.0.0.1", ValueSource::Set)).unwrap_err();
         assert!(!refused.contains("pw"), "{refused}");
     }

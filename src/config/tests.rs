@@ -9,7 +9,15 @@ mod sources;
 
 use super::declaration::{Declaration, DeclaresKeys as _};
 use super::units::{duration_text, parse_duration, parse_size, size_text};
-use super::{Config, ConfigErrors};
+use super::{Config, ConfigErrors, Loaded};
+
+impl Config {
+    /// Loads the configuration from TOML text alone: no file, no environment.
+    pub(crate) fn from_text(text: &str) -> Result<Loaded, ConfigErrors> {
+        let file = Some((std::path::Path::new("configuration"), Ok(text.to_owned())));
+        super::checks::resolve(super::sources::merge(file, std::iter::empty(), &[])).finish()
+    }
+}
 
 /// The problems of a configuration given as text, one line each.
 fn problems(text: &str) -> Vec<String> {

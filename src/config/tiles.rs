@@ -4,15 +4,10 @@
 
 use url::Url;
 
-use super::sources::Node;
-use super::values::{Values, expected};
+use super::values::Values;
 
 /// The parts that a map fills in.
 const PARTS: [&str; 3] = ["{z}", "{x}", "{y}"];
-const EXPECTED: &str = "the URL of map tiles, such as \"https://tile.example.org/{z}/{x}/{y}.png\"";
-
-/// The most characters of a credit.
-const MOST_OF_A_CREDIT: usize = 200;
 
 /// An address with `{z}`, `{x}` and `{y}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,25 +42,17 @@ impl TileUrl {
 }
 
 pub(super) fn tile_url() -> Values<TileUrl> {
-    let parse = |node: &Node| match node.as_text().and_then(TileUrl::parse) {
-        Some(url) => Ok(url),
-        None => expected(node, EXPECTED),
-    };
-    Values::single("URL with `{z}`, `{x}` and `{y}`", parse, |url| url.text.clone())
+    const WHAT: &str = "the URL of map tiles, such as \"https://tile.example.org/{z}/{x}/{y}.png\"";
+    Values::text("URL with `{z}`, `{x}` and `{y}`", WHAT, TileUrl::parse, |url| url.text.clone())
 }
 
 pub(super) fn credit() -> Values<String> {
-    let parse = |node: &Node| {
-        let fits = |text: &&str| {
-            let count = text.chars().count();
-            (1..=MOST_OF_A_CREDIT).contains(&count) && !text.contains(char::is_control)
-        };
-        match node.as_text().filter(fits) {
-            Some(text) => Ok(text.to_owned()),
-            None => expected(node, "a text of at most 200 characters, such as \"© OpenStreetMap contributors\""),
-        }
+    const WHAT: &str = "a text of at most 200 characters, such as \"© OpenStreetMap contributors\"";
+    let parse = |text: &str| {
+        let fits = (1..=200).contains(&text.chars().count()) && !text.contains(char::is_control);
+        fits.then(|| text.to_owned())
     };
-    Values::single("text", parse, String::clone)
+    Values::text("text", WHAT, parse, String::clone)
 }
 
 #[cfg(test)]

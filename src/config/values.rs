@@ -75,6 +75,18 @@ impl<T: 'static> Values<T> {
         Self::new(words, read, move |value| Written::Value(to_toml(value).into()))
     }
 
+    /// Values that are one text; `parse` takes the right ones, of which `what` says what they are.
+    pub(super) fn text(
+        words: impl Into<String>,
+        what: impl Into<String>,
+        parse: impl Fn(&str) -> Option<T> + 'static,
+        to_text: impl Fn(&T) -> String + 'static,
+    ) -> Self {
+        let what = what.into();
+        let parse = move |node: &Node| node.as_text().and_then(&parse).map_or_else(|| expected(node, &what), Ok);
+        Self::single(words, parse, to_text)
+    }
+
     /// The same or nothing; `absent` is the comment in its place.
     pub(super) fn or_none(self, absent: &'static str) -> Values<Option<T>> {
         let Self { form, read, write } = self;
@@ -105,15 +117,6 @@ impl<T: 'static> Values<T> {
             Written::Value(toml::Value::Array(values.collect()))
         };
         Values::new(words, read_list, write_list)
-    }
-
-    pub(super) fn map<U: 'static>(self, to: fn(T) -> U, back: fn(&U) -> T) -> Values<U> {
-        let (read, write) = (self.read, self.write);
-        Values::new(
-            self.form.words,
-            move |reader, path, node| read(reader, path, node).map(to),
-            move |value| write(&back(value)),
-        )
     }
 
     pub(super) fn required(self) -> Self {
@@ -258,22 +261,13 @@ pub(super) fn word<T: Copy + 'static, const N: usize>(all: [T; N], word: fn(T) -
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
         [] => String::new(),
     };
-    let parse = move |node: &Node| {
-        let found = node.as_text().and_then(|text| all.into_iter().find(|value| word(*value) == text));
-        found.map_or_else(|| expected(node, &format!("one of {listed}")), Ok)
-    };
-    Values::single(words, parse, move |value| word(*value))
+    let parse = move |text: &str| all.into_iter().find(|value| word(*value) == text);
+    Values::text(words, format!("one of {listed}"), parse, move |value| word(*value).to_owned())
 }
 
 pub(super) fn path(words: &'static str) -> Values<PathBuf> {
-    Values::single(words, parse_path, |path| path.to_string_lossy().into_owned())
-}
-
-pub(super) fn parse_path(node: &Node) -> Result<PathBuf, String> {
-    match node.as_text() {
-        Some(text) if !text.is_empty() && !text.contains('\0') => Ok(PathBuf::from(text)),
-        _ => expected(node, "a path"),
-    }
+    let parse = |text: &str| (!text.is_empty() && !text.contains('\0')).then(|| PathBuf::from(text));
+    Values::text(words, "a path", parse, |path| path.to_string_lossy().into_owned())
 }
 
 /// The path of a file that `check` opens.
@@ -282,9 +276,11 @@ pub(super) fn file(words: &'static str) -> Values<PathBuf> {
     Values { form: ValueForm { is_file: true, ..path.form }, ..path }
 }
 
+const HEADER_NAME: &str = "the name of a header, such as \"x-forwarded-for\"";
+
 /// The name of a header; case does not matter.
 pub(super) fn header() -> Values<HeaderName> {
-    Values::single("header name", header_name, |name| name.as_str().to_owned())
+    Values::text("header name", HEADER_NAME, |text| text.parse().ok(), HeaderName::to_string)
 }
 
 /// Headers that may reach the origin; `"*"` stands for all.
@@ -294,24 +290,26 @@ pub(super) fn request_headers() -> Values<Allowed> {
         if node.as_text() == Some(ALL) {
             return Ok(None);
         }
-        let name = header_name(node)?;
-        if is_never_onward(&name) {
-            return expected(
+        match node.as_text().and_then(|text| text.parse().ok()) {
+            None => expected(node, HEADER_NAME),
+            Some(name) if is_never_onward(&name) => expected(
                 node,
                 "a header that may be forwarded (Host, Forwarded, X-Forwarded-* ... never are; Via always is)",
-            );
+            ),
+            Some(name) => Ok(Some(name)),
         }
-        Ok(Some(name))
     };
     let to_toml = |name: &Option<HeaderName>| name.as_ref().map_or_else(|| ALL.to_owned(), capitalised);
     let names = Values::single("header name", parse, to_toml).list("list of header names", "\"Accept\"");
-    names.map(
-        |names| names.into_iter().collect::<Option<Vec<_>>>().map_or(Allowed::All, Allowed::Only),
-        |allowed| match allowed {
-            Allowed::All => vec![None],
-            Allowed::Only(names) => names.iter().cloned().map(Some).collect(),
-        },
-    )
+    let (words, read, write) = (names.form.words, names.read, names.write);
+    let read = move |reader: &mut KeyReader, path: &str, node: Node| {
+        let names = read(reader, path, node)?.into_iter().collect::<Option<Vec<_>>>();
+        Some(names.map_or(Allowed::All, Allowed::Only))
+    };
+    Values::new(words, read, move |allowed| match allowed {
+        Allowed::All => write(&vec![None]),
+        Allowed::Only(names) => write(&names.iter().cloned().map(Some).collect()),
+    })
 }
 
 /// A name in its usual spelling: `Accept-Language`.
@@ -323,27 +321,13 @@ fn capitalised(name: &HeaderName) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-fn header_name(node: &Node) -> Result<HeaderName, String> {
-    match node.as_text().and_then(|text| text.parse().ok()) {
-        Some(name) => Ok(name),
-        None => expected(node, "the name of a header, such as \"x-forwarded-for\""),
-    }
-}
-
 /// A text that can be sent as the value of a header: visible ASCII and inner spaces, 1 to 200 characters.
 pub(super) fn header_text() -> Values<String> {
-    let parse = |node: &Node| {
-        let sendable = |text: &&str| {
-            (1..=200).contains(&text.len())
-                && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
-                && text.trim() == *text
-        };
-        match node.as_text().filter(sendable) {
-            Some(text) => Ok(text.to_owned()),
-            None => expected(node, "1 to 200 visible ASCII characters"),
-        }
+    let parse = |text: &str| {
+        let is_visible = text.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) && text.trim() == text;
+        ((1..=200).contains(&text.len()) && is_visible).then(|| text.to_owned())
     };
-    Values::single("header value", parse, String::clone)
+    Values::text("header value", "1 to 200 visible ASCII characters", parse, String::clone)
 }
 
 /// A request method that may be forwarded; methods are case-sensitive (RFC 9110 §9.1).
@@ -367,37 +351,24 @@ pub(super) fn method() -> Values<Method> {
 
 /// A prefix of request paths, as written in a request.
 pub(super) fn path_prefix() -> Values<String> {
-    let parse = |node: &Node| {
-        let plain = |text: &&str| {
-            text.starts_with('/')
-                && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'\\'))
-                && !text.contains("//")
-                && !text.split('/').any(|segment| matches!(segment, "." | ".."))
-        };
-        match node.as_text().filter(plain) {
-            Some(text) => Ok(text.to_owned()),
-            None => expected(
-                node,
-                "a path prefix that begins with \"/\", such as \"/api/\" (no query, no empty or dot segments)",
-            ),
-        }
+    const WHAT: &str = "a path prefix that begins with \"/\", such as \"/api/\" (no query, no empty or dot segments)";
+    let parse = |text: &str| {
+        let is_plain = text.starts_with('/')
+            && text.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'\\'))
+            && !text.contains("//")
+            && !text.split('/').any(|segment| matches!(segment, "." | ".."));
+        is_plain.then(|| text.to_owned())
     };
-    Values::single("path prefix", parse, String::clone)
+    Values::text("path prefix", WHAT, parse, String::clone)
 }
 
 pub(super) fn trusted_key() -> Values<String> {
-    let parse = |node: &Node| {
-        let well_formed = |text: &&str| {
-            let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-            text.len() == 56 && text.starts_with("RW") && text.bytes().all(base64)
-        };
-        match node.as_text().filter(well_formed) {
-            Some(text) => Ok(text.to_owned()),
-            None => expected(
-                node,
-                "a minisign public key: 56 characters of base64 that begin with RW (the second line of the .pub file)",
-            ),
-        }
+    const WHAT: &str =
+        "a minisign public key: 56 characters of base64 that begin with RW (the second line of the .pub file)";
+    let parse = |text: &str| {
+        let base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+        let is_key = text.len() == 56 && text.starts_with("RW") && text.bytes().all(base64);
+        is_key.then(|| text.to_owned())
     };
-    Values::single("minisign public key", parse, String::clone)
+    Values::text("minisign public key", WHAT, parse, String::clone)
 }

@@ -24,8 +24,6 @@ use http::{Method, Response, StatusCode};
 use serde_json::json;
 
 use crate::clock;
-use crate::config::Settings;
-use crate::data::snapshots::Snapshots;
 use crate::edge::answer::purge::Purger;
 use crate::mirror::commands::Commands;
 use crate::protocol::excerpt::Excerpt;
@@ -41,11 +39,8 @@ pub(crate) struct Admin {
     pub status: Arc<Status>,
     /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
-    /// The kept snapshots; `None` in shield use.
-    pub snapshots: Option<Snapshots>,
     pub bundles: Bundles,
     pub purger: Purger,
-    pub settings: Settings,
     pub reloader: Reloader,
     pub console: Console,
 }
@@ -80,10 +75,15 @@ fn json_reply(status: StatusCode, value: &impl serde::Serialize) -> Reply {
 /// A problem document. The detail may quote a bundle or a request, so it is an excerpt.
 fn error(status: StatusCode, detail: &str) -> Reply {
     let detail = Excerpt(detail).to_string();
-    let problem = json!({ "type": "about:blank", "title": status.canonical_reason(), "status": status.as_u16(), "detail": detail });
+    problem_reply(status, json!({ "title": status.canonical_reason(), "detail": detail }))
+}
+
+fn problem_reply(status: StatusCode, mut problem: serde_json::Value) -> Reply {
+    problem["type"] = "about:blank".into();
+    problem["status"] = status.as_u16().into();
     let mut response = json_reply(status, &problem);
-    let problem = http::HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, problem);
+    let media_type = http::HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, media_type);
     response
 }
 
@@ -140,7 +140,7 @@ impl Admin {
             Some(allow) if !allow.split(", ").any(|name| name == method.as_str()) => return not_allowed(allow),
             Some(_) => {}
         }
-        let perform = |action| snapshots::perform(self.snapshots.as_ref(), action, self.status.clock.now_wall());
+        let perform = |action| snapshots::perform(self.status.snapshots.as_ref(), action, self.status.clock.now_wall());
         if matches!(*method, Method::GET | Method::HEAD) {
             return if path == "/snapshots" { perform(Action::List).await } else { self.read(path, query, headers) };
         }
@@ -150,7 +150,7 @@ impl Admin {
         match (path, Action::of_path(path)) {
             (_, Some(action)) => perform(action).await,
             ("/audit", _) => audit::ask(self.status.audits.as_ref(), query),
-            ("/reload", _) => self.reloader.answer().await,
+            ("/reload", _) => reload::answer(&self.reloader).await,
             ("/cache", _) => match self.purger.purge(query) {
                 Ok(count) => json_reply(StatusCode::OK, &json!({ "purged": count })),
                 Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
@@ -211,7 +211,9 @@ impl Admin {
                 commands.pass();
                 accepted("sync")
             }
-            "/snapshots/accept" if !self.status.holds_back() => error(StatusCode::CONFLICT, "no snapshot is held back"),
+            "/snapshots/accept" if self.status.picture().held.is_none() => {
+                error(StatusCode::CONFLICT, "no snapshot is held back")
+            }
             "/snapshots/accept" => {
                 commands.accept();
                 accepted("accept")

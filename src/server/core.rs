@@ -21,7 +21,6 @@ use crate::data::store::{DataDir, Store, StoreError};
 use crate::edge::proxy::{Proxy, ProxyConfig};
 use crate::edge::search::Searches;
 use crate::fleet::replica::Follower;
-use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::MirrorContext;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
@@ -60,15 +59,12 @@ pub struct Core {
 }
 
 pub(crate) enum Role {
-    Shield(Box<Shield>),
+    /// Reads through, and keeps no data.
+    Shield(Box<Origin>),
     Mirror(Box<Mirror>),
     Replica(Box<Replica>),
-    Offline(Box<Offline>),
-}
-
-/// Reads through, and keeps no data.
-pub(crate) struct Shield {
-    pub origin: Origin,
+    /// Serves what was imported.
+    Offline(Data),
 }
 
 pub(crate) struct Mirror {
@@ -89,17 +85,11 @@ pub(crate) struct Mirror {
 pub(crate) struct Replica {
     pub data: Data,
     pub follower: Follower,
-    pub commands: Commands,
-    pub status: ReplicaStatus,
 }
 
-/// Serves what was imported.
-pub(crate) struct Offline {
-    pub data: Data,
-}
-
+/// What is stored; cheap to clone.
+#[derive(Clone)]
 pub(crate) struct Data {
-    pub store: Arc<Store>,
     pub snapshots: Snapshots,
     pub details: Details,
     pub searches: Searches,
@@ -125,7 +115,7 @@ impl Core {
         }
         let details = Details::open(store.clone(), cache.clone(), snapshots.newest().clone())?;
         let searches = Searches::new(current.clone(), settings.clone());
-        let role = Role::Offline(Box::new(Offline { data: Data { store, snapshots, details, searches } }));
+        let role = Role::Offline(Data { snapshots, details, searches });
         let rewrite = Rewrite::new(None, &aliases(config)?, config.public_url.as_str());
         let scratch = data_dir.path().to_owned();
         Ok(Self { data_dir, scratch, current, cache, rewrite, clock, is_demo: false, settings, role })
@@ -161,7 +151,7 @@ impl Core {
         let role = match (usage, origin) {
             (Use::Shield, Some(origin)) => {
                 status.update(|picture| picture.shield = true);
-                Role::Shield(Box::new(Shield { origin }))
+                Role::Shield(Box::new(origin))
             }
             (_, Some(origin)) => {
                 let mirror = Mirror::of(open()?, origin, config, &data_dir, &settings, &clock)?;
@@ -172,11 +162,8 @@ impl Core {
                 // Its data may have links to the origin that it was copied from.
                 rewrite = Rewrite::new(data.origin().as_ref(), &aliases, config.public_url.as_str());
                 match fleet::follower(config, &data, &data_dir, &clock)? {
-                    Some(follower) => {
-                        let (commands, status) = (follower.commands.clone(), follower.status.clone());
-                        Role::Replica(Box::new(Replica { data, follower, commands, status }))
-                    }
-                    None => Role::Offline(Box::new(Offline { data })),
+                    Some(follower) => Role::Replica(Box::new(Replica { data, follower })),
+                    None => Role::Offline(data),
                 }
             }
         };
@@ -185,9 +172,9 @@ impl Core {
     }
 
     /// The way to the origin; `None` without one.
-    pub(crate) const fn origin(&self) -> Option<&Origin> {
+    pub(crate) fn origin(&self) -> Option<&Origin> {
         match &self.role {
-            Role::Shield(shield) => Some(&shield.origin),
+            Role::Shield(origin) => Some(origin),
             Role::Mirror(mirror) => Some(&mirror.origin),
             Role::Replica(_) | Role::Offline(_) => None,
         }
@@ -199,7 +186,7 @@ impl Core {
             Role::Shield(_) => None,
             Role::Mirror(mirror) => Some(&mirror.data),
             Role::Replica(replica) => Some(&replica.data),
-            Role::Offline(offline) => Some(&offline.data),
+            Role::Offline(data) => Some(data),
         }
     }
 
@@ -215,7 +202,7 @@ impl Core {
     pub(crate) const fn commands(&self) -> Option<&Commands> {
         match &self.role {
             Role::Mirror(mirror) => Some(&mirror.commands),
-            Role::Replica(replica) => Some(&replica.commands),
+            Role::Replica(replica) => Some(&replica.follower.commands),
             Role::Shield(_) | Role::Offline(_) => None,
         }
     }
@@ -251,12 +238,12 @@ impl Data {
         snapshots.verdicts().ignore(usage == Use::Mirror && config.mirror.examine_per_hour == 0);
         let details = Details::open(store.clone(), cache.clone(), snapshots.newest().clone())?;
         let searches = Searches::new(current.clone(), settings.clone());
-        Ok(Self { store, snapshots, details, searches })
+        Ok(Self { snapshots, details, searches })
     }
 
     /// The address of the origin that the data was copied from.
     fn origin(&self) -> Option<Url> {
-        let kept = self.store.state(ORIGIN).unwrap_or_else(|error| {
+        let kept = self.snapshots.store().state(ORIGIN).unwrap_or_else(|error| {
             tracing::warn!(%error, "the origin's address cannot be read; links to it stay as they are");
             None
         });
@@ -265,9 +252,10 @@ impl Data {
 
     /// Stores the origin's address with its data, for offline replicas.
     fn remember_origin(&self, base: &Url) {
-        let kept = self.store.state(ORIGIN).ok().flatten();
+        let store = self.snapshots.store();
+        let kept = store.state(ORIGIN).ok().flatten();
         if kept.as_deref() != Some(base.as_str().as_bytes())
-            && let Err(error) = self.store.put_state(ORIGIN, base.as_str().as_bytes())
+            && let Err(error) = store.put_state(ORIGIN, base.as_str().as_bytes())
         {
             tracing::warn!(%error, "the origin's address could not be stored");
         }
@@ -284,7 +272,8 @@ impl Mirror {
         clock: &Clock,
     ) -> Result<Self, AppError> {
         data.remember_origin(origin.client.base());
-        let Data { store, snapshots, details, .. } = &data;
+        let Data { snapshots, details, .. } = &data;
+        let store = snapshots.store();
         let evidence = store.evidence().unwrap_or_else(|error| {
             tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Evidence::new()

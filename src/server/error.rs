@@ -42,7 +42,7 @@ pub enum AppError {
     Snapshots(SnapshotsError),
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The object store of `replica.url` cannot be used.
+    /// The object store of `replica.url` or `publish.url` cannot be used.
     #[error("{key}: {why}")]
     ObjectStore { key: &'static str, why: String },
     #[error("log.access_file {path} cannot be opened: {source}{}", remedy(path.as_ref(), source))]
@@ -56,9 +56,6 @@ pub enum AppError {
     Damaged { path: String, detail: String },
     #[error("{key}: {source}")]
     Address { key: &'static str, source: url::ParseError },
-    /// The object store of `publish.url` cannot be used.
-    #[error("publish.options: {0}")]
-    Publish(String),
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
     #[error(

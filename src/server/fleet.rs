@@ -27,7 +27,8 @@ pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) ->
     let Some(Data { snapshots, details, .. }) = core.data() else { return Ok(None) };
     let PublishConfig { url, options, proxy, .. } = &config.publish;
     let Some(url) = url else { return Ok(None) };
-    let place = BundleStore::open(url, options, proxy).map_err(|error| AppError::Publish(error.to_string()))?;
+    let place = BundleStore::open(url, options, proxy)
+        .map_err(|error| AppError::ObjectStore { key: "publish.options", why: error.to_string() })?;
     let (others, clock) = (trusted_keys(config)?, core.clock.clone());
     let (url, snapshots, details) = (url.to_string(), snapshots.clone(), details.clone());
     Ok(Some(Publisher::over(place, &url, config, others, snapshots, details, clock, status.clone())))

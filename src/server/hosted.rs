@@ -3,7 +3,6 @@
 //! So each verb has one meaning, in whichever process it runs. Callers: [`crate::cli`].
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +13,14 @@ use tokio::sync::mpsc;
 use crate::config::{Config, Details as DetailsMode};
 use crate::data::bundle::signature::Opened;
 use crate::data::details::Details;
+use crate::data::snapshots::SnapshotsError;
 use crate::data::snapshots::import::ImportOutcome;
-use crate::data::snapshots::{Snapshots, SnapshotsError};
 
 use super::Server;
+use super::admin::status::Status;
 use super::core::{Core, Role, expect_data};
 use super::error::AppError;
 use super::services::Services;
-use super::sockets::Addresses;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -59,7 +58,7 @@ impl Purpose {
 pub(crate) struct Hosted {
     services: Services,
     connections: mpsc::UnboundedSender<UnixStream>,
-    data: Option<(Snapshots, Details)>,
+    status: Arc<Status>,
 }
 
 impl Hosted {
@@ -72,14 +71,11 @@ impl Hosted {
         if *purpose != Purpose::Audit {
             config.mirror.details = DetailsMode::All;
         }
-        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let addresses = Addresses { public: Vec::new(), tls: Vec::new(), admin: nowhere };
         let mut core = purpose.open(&config)?;
         if let (Purpose::Audit, Role::Mirror(mirror)) = (purpose, &mut core.role) {
             mirror.examiner.audits_only();
         }
-        let data = core.data().map(|data| (data.snapshots.clone(), data.details.clone()));
-        let Server { operators, tasks, .. } = Server::build(&config, &addresses, core, None)?;
+        let Server { operators, tasks, status, .. } = Server::build(&config, core, None)?;
         let (mut services, (connections, mut accepted)) = (Services::new(), mpsc::unbounded_channel::<UnixStream>());
         let accepted = stream::poll_fn(move |context| accepted.poll_recv(context))
             .filter_map(|stream| future::ready(tokio::net::UnixStream::from_std(stream).ok()));
@@ -89,7 +85,7 @@ impl Hosted {
                 services.run(name, task)?;
             }
         }
-        Ok(Self { services, connections, data })
+        Ok(Self { services, connections, status })
     }
 
     /// The client's end of a connection.
@@ -104,14 +100,15 @@ impl Hosted {
 
     /// Imports a bundle that was verified, as `POST /bundle` does.
     pub(crate) fn import(&self, opened: Opened, allow_older: bool) -> Result<ImportOutcome, SnapshotsError> {
-        let (snapshots, details) = self.data.as_ref().ok_or(SnapshotsError::Moved)?;
+        let Status { snapshots, details, .. } = &*self.status;
+        let (snapshots, details) = snapshots.as_ref().zip(details.as_ref()).ok_or(SnapshotsError::Moved)?;
         snapshots.import_opened(opened, allow_older, details)
     }
 
     /// Ends it; returns whether every detail that arrived is stored.
     pub(crate) fn close(self) -> bool {
         self.services.stop();
-        let is_stored = self.data.as_ref().is_none_or(|(_, details)| details.flush());
+        let is_stored = self.status.details.as_ref().is_none_or(Details::flush);
         self.services.end();
         is_stored
     }

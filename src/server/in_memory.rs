@@ -3,7 +3,6 @@
 //! Where that runtime's time is paused, the whole server lives in virtual time. Not for production: nothing repairs the
 //! store, and nothing reloads. Callers: tests.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -23,7 +22,6 @@ use crate::tasks::threads;
 
 use super::core::Core;
 use super::error::AppError;
-use super::sockets::Addresses;
 use super::{Probe, Server};
 
 /// What a pipe holds, in bytes.
@@ -46,10 +44,8 @@ impl InMemory {
     /// pipes. From now on this thread logs to `log`.
     pub fn start(config: &Config, clock: Clock, pipe: Option<Pipe>, log: &Dispatch) -> Result<Self, AppError> {
         threads::log_to(log);
-        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let addresses = Addresses { public: vec![nowhere], tls: Vec::new(), admin: nowhere };
-        let server = Server::build(config, &addresses, Core::open_with(config, clock, pipe)?, None)?;
-        let Server { gate, operators, details, tasks, status, .. } = server;
+        let server = Server::build(config, Core::open_with(config, clock, pipe)?, None)?;
+        let Server { gate, operators, tasks, status, .. } = server;
         let tasks = tasks.into_iter().fold(JoinSet::new(), |mut running, (_name, task)| {
             running.spawn(task);
             running
@@ -57,7 +53,7 @@ impl InMemory {
         Ok(Self {
             gate: Arc::new(gate),
             operators: Arc::new(operators),
-            details,
+            details: status.details.clone(),
             probe: Probe(Arc::downgrade(&status)),
             stop: watch::Sender::new(false),
             tasks: Mutex::new(tasks),

@@ -4,11 +4,13 @@
 //! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::config::Use;
 use crate::data::snapshots::Snapshots;
 use crate::data::store::DataDir;
-use crate::origin::budget::Budget;
+use crate::server::admin::status::Status;
 use crate::tasks::threads::Periodic;
 
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -17,12 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Keeper {
     pub data_dir: DataDir,
-    /// The kept snapshots in its store; `None` in shield use.
-    pub snapshots: Option<Snapshots>,
-    /// The origin's budget; `None` without an origin.
-    pub budget: Option<Budget>,
-    /// Whether lost data can be fetched again; if not, nothing is repaired.
-    pub heals: bool,
+    pub status: Arc<Status>,
 }
 
 impl Keeper {
@@ -33,17 +30,19 @@ impl Keeper {
             if is_named != Some(true) {
                 is_named = Some(self.name(is_named.is_none()));
             }
-            if let Some(budget) = &self.budget {
+            if let Some(budget) = self.status.budget() {
                 budget.try_writing();
             }
-            let Some(snapshots) = &self.snapshots else { return };
+            let Some(snapshots) = self.status.snapshots.as_ref() else { return };
             let store = snapshots.store();
             // A failure shows in `/status`.
             let _ = store.try_writing();
             let _ = snapshots.forget_old_changes();
             let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
+            // Lost data can be fetched again.
+            let heals = self.status.usage != Use::Offline;
             // On this thread, which is made for work that blocks: a repair reads the whole store.
-            if may_try && self.heals && store.damage().is_some() {
+            if may_try && heals && store.damage().is_some() {
                 heal(snapshots);
                 tried = Some(Instant::now());
             }

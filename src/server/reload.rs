@@ -10,13 +10,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
 use crate::config::{
-    AdminConfig, Config, ConfigErrors, Examined, KeyChanges, LogConfig, LogFormat, Settings, TlsConfig, UNCHANGED, Use,
-    merge, rhythm,
+    AdminConfig, Config, ConfigErrors, Examined, KeyChanges, LogConfig, LogFormat, TlsConfig, UNCHANGED, Use, merge,
+    rhythm,
 };
-use crate::data::cache::Cache;
-use crate::data::snapshots::Snapshots;
 use crate::edge::answer::InForce;
 use crate::edge::answer::admit::Rules;
 use crate::edge::answer::compose::ConstantHeaders;
@@ -32,10 +29,11 @@ use crate::protocol::freshness::CacheControl;
 use crate::protocol::hops::Pseudonym;
 use crate::protocol::target::BasePath;
 use crate::server::admin::facts::ReloadFacts;
-use crate::server::admin::reload::Reloads;
-use crate::telemetry::access::{AccessLog, InEffect};
+use crate::server::admin::status::Status;
+use crate::telemetry::access::AccessLog;
 use crate::telemetry::findings::Kind;
 
+use super::core::Core;
 use super::error::AppError;
 use super::sockets::{RESERVE, files, raise_descriptors, share_descriptors};
 use super::systemd::Systemd;
@@ -54,25 +52,12 @@ pub(super) struct Reload {
     pub source: Option<ConfigSource>,
     /// The configuration in effect, as [`ConfigSource::config`]; one reload at a time.
     pub running: Mutex<Config>,
-    pub settings: Settings,
+    pub status: Arc<Status>,
     pub fixed: Fixed,
     pub public: Arc<Public>,
     pub connections: Connections,
-    /// `None` offline.
-    pub client: Option<OriginClient>,
-    pub snapshots: Option<Snapshots>,
-    pub cache: Cache,
     /// `None` without HTTPS.
     pub certificate: Option<Watched>,
-    pub reloads: Reloads,
-    pub access: InEffect,
-    pub clock: Clock,
-}
-
-enum AccessChange {
-    Same,
-    /// This one takes its place; `None`: it is turned off.
-    Other(Option<AccessLog>),
 }
 
 impl Reload {
@@ -88,17 +73,24 @@ impl Reload {
         let read = (source.read)().finish().map_err(texts);
         let read = read.and_then(|loaded| {
             let (next, changes) = merge(&running, &loaded.config);
-            let access = Self::access(&running, &next).map_err(|error| vec![error.to_string()])?;
+            // A new access log is opened before anything else changes: its file may be a mistake.
+            let is_other = running.access != next.access || running.log.format != next.log.format;
+            let access = is_other.then(|| open_access_log(&next)).transpose();
+            let access = access.map_err(|error| vec![error.to_string()])?;
             Ok((loaded.warnings, next, changes, access))
         });
-        let at = self.clock.now_wall().rfc3339();
+        let at = self.status.clock.now_wall().rfc3339();
         let report = match read {
             Ok((warnings, next, mut changes, access)) => {
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
                 self.apply(&running, &next, &mut changes, source);
-                self.log_requests(access);
+                match access {
+                    Some(access) => self.status.access.store(access.map(Arc::new)),
+                    // For programs that rotate it.
+                    None => self.reopen_logs(),
+                }
                 *running = next;
                 let (applied, needs_restart) = (changes.applied.join(", "), changes.needs_restart.join(", "));
                 if applied.is_empty() && needs_restart.is_empty() {
@@ -119,7 +111,7 @@ impl Reload {
                 ReloadFacts { at, errors, ..ReloadFacts::default() }
             }
         };
-        self.reloads.record(report.clone());
+        self.status.reloads.record(report.clone());
         Systemd::ready();
         Some(report)
     }
@@ -128,7 +120,7 @@ impl Reload {
         let config = self.in_effect(next);
         // Each part changes as a whole, but not all at one instant: a request meanwhile may have new settings and old
         // rules.
-        self.settings.store(config.clone());
+        self.status.settings.store(config.clone());
         self.fixed.set_quotas(&config);
         let answers = &self.public.answers;
         answers.in_force.store(Arc::new(self.fixed.in_force(&config)));
@@ -136,12 +128,12 @@ impl Reload {
             // They name the limit.
             // In front of forgetting: what is rendered from here on names the new limit.
             answers.finder.pages.store(Arc::new(self.fixed.pages_of(&config)));
-            self.cache.forget_documents();
+            self.status.cache.forget_documents();
         }
         if running.limits != next.limits || running.rate_limit.ipv6_prefix != next.rate_limit.ipv6_prefix {
             self.connections.set_room(rooms(&config).0);
         }
-        if let Some(client) = &self.client {
+        if let Some(client) = &self.status.origin {
             bound(client, &config);
         }
         if running.log != next.log {
@@ -154,39 +146,23 @@ impl Reload {
             changes.applied.push("tls.cert".to_owned());
         }
         if running.mirror.keep != next.mirror.keep
-            && let Some(snapshots) = &self.snapshots
+            && let Some(snapshots) = self.status.snapshots.as_ref()
             && let Err(error) = snapshots.tidy()
         {
             tracing::warn!(%error, "snapshots beyond mirror.keep could not be removed; the next publication tries again");
         }
     }
 
-    /// What becomes of the access log. A new one is opened before anything else changes: its file may be a mistake.
-    fn access(running: &Config, next: &Config) -> Result<AccessChange, AppError> {
-        if running.access == next.access && running.log.format == next.log.format {
-            return Ok(AccessChange::Same);
-        }
-        open_access_log(next).map(AccessChange::Other)
-    }
-
-    /// Changes the access log. Without a change, opens its file again, for programs that rotate it.
-    fn log_requests(&self, access: AccessChange) {
-        match access {
-            AccessChange::Other(access) => self.access.store(access.map(Arc::new)),
-            AccessChange::Same => self.reopen_logs(),
-        }
-    }
-
     /// Opens the file of the access log again, if there is one.
     pub(super) fn reopen_logs(&self) {
-        if let Some(access) = self.access.load().as_ref() {
+        if let Some(access) = self.status.access.load().as_ref() {
             access.lines.reopen();
         }
     }
 
     /// A configuration with the addresses that are listened on.
     fn in_effect(&self, next: &Config) -> Config {
-        let (now, next) = (self.settings.load(), next.clone());
+        let (now, next) = (self.status.settings.load(), next.clone());
         let listens = |tls: TlsConfig| {
             let listen = now.tls.as_ref().map_or_else(|| tls.listen.clone(), |now| now.listen.clone());
             TlsConfig { listen, ..tls }
@@ -233,7 +209,8 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn new(settings: &Settings, name: Option<Pseudonym>, has_dumps: bool, clock: &Clock) -> Self {
+    pub(super) fn new(core: &Core, has_dumps: bool) -> Self {
+        let (settings, clock) = (&core.settings, &core.clock);
         let config = settings.load();
         let (api, pages) = limits(&config);
         let limiter = Arc::new(Limiter::new(&api));
@@ -241,7 +218,8 @@ impl Fixed {
         // Not connected yet.
         let shared = store.map(|store| SharedLimit::new(limiter.clone(), store, settings.clone(), clock.clone()));
         let shared = shared.map(Arc::new);
-        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, is_demo: false }
+        let name = core.origin().map(|origin| origin.client.name().clone());
+        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, is_demo: core.is_demo }
     }
 
     pub(super) fn in_force(&self, config: &Config) -> InForce {

@@ -18,10 +18,8 @@ use rustls::crypto::CryptoProvider;
 use crate::config::{Config, Examined, TlsConfig};
 use crate::edge::serve::gate::Gate;
 use crate::edge::serve::listener::{self, BindError, Bound};
-use crate::edge::serve::tls::certificate::Files;
-use crate::edge::serve::tls::certificate::{Renewal, Watched};
+use crate::edge::serve::tls::certificate::{Current, Files, Renewal, Watched};
 use crate::edge::serve::tls::{TlsGate, provider};
-use crate::server::admin::status::TlsStatus;
 
 use super::error::AppError;
 
@@ -51,12 +49,12 @@ impl Sockets {
 
     /// The public addresses with their real ports.
     pub fn public(&self) -> Vec<SocketAddr> {
-        self.addresses().public
+        addresses(&self.public)
     }
 
-    pub(super) fn addresses(&self) -> Addresses {
-        let of = |sockets: &[Bound]| sockets.iter().map(|bound| bound.address).collect();
-        Addresses { public: of(&self.public), tls: of(&self.tls), admin: self.admin.address }
+    /// The public addresses with TLS, with their real ports.
+    pub(crate) fn tls(&self) -> Vec<SocketAddr> {
+        addresses(&self.tls)
     }
 
     /// Whether all public ones outlive this process.
@@ -70,12 +68,8 @@ impl Sockets {
     }
 }
 
-/// The addresses of a server's sockets, with their real ports.
-pub(super) struct Addresses {
-    pub public: Vec<SocketAddr>,
-    /// The public ones with TLS.
-    pub tls: Vec<SocketAddr>,
-    pub admin: SocketAddr,
+fn addresses(sockets: &[Bound]) -> Vec<SocketAddr> {
+    sockets.iter().map(|bound| bound.address).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,8 +217,9 @@ impl Https {
         Ok(Self { renewal, provider })
     }
 
-    pub(crate) fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
-        TlsStatus { listen, certificate: self.renewal.current() }
+    /// The certificate for new connections.
+    pub(crate) fn certificate(&self) -> Arc<Current> {
+        self.renewal.current()
     }
 
     /// The service, and its certificate, which a reload looks at.

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 
-use crate::config::Settings;
-use crate::edge::serve::connections::{Connections, InFlight};
 use crate::tasks::threads;
 
 use super::error::AppError;
@@ -44,14 +42,6 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long the last lines of the access log may take.
 pub(super) const LAST_LINES: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// Connections have time for a last request.
-    Gentle,
-    /// Idle connections are closed.
-    AtOnce,
-}
-
 /// How long new connections are accepted after the order to stop, where nobody else holds the socket: load balancers
 /// notice a stop some time after it. A quarter of `drain`, 5 s at most.
 fn accepts_for(drain: Duration) -> Duration {
@@ -63,8 +53,8 @@ fn last_requests(drain: Duration) -> Duration {
     (drain / 2).min(Duration::from_secs(10))
 }
 
-/// Follows orders until one ends the server, or a listener fails.
-pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Services) -> Result<Ending, AppError> {
+/// Follows orders until one ends the server, which is returned, or a listener fails.
+pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Services) -> Result<Order, AppError> {
     let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
     let followed = runtime.block_on(async {
         loop {
@@ -72,16 +62,15 @@ pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Se
                 order = orders.next() => order,
                 Some(name) = services.failed() => return Err(AppError::Listener(name)),
             };
-            match order {
-                Some(Order::Reload) => {
+            match order.unwrap_or(Order::StopAtOnce) {
+                Order::Reload => {
                     let reload = reload.clone();
                     // Several at once take turns; each tells how it ended.
                     drop(tokio::task::spawn_blocking(move || reload.reload()));
                 }
-                Some(Order::ReopenLogs) => reload.reopen_logs(),
-                Some(Order::Unknown(signal)) => tracing::warn!("{signal} is ignored: it has no meaning here"),
-                Some(Order::StopAtOnce) | None => return Ok(Ending::AtOnce),
-                Some(Order::Stop) => return Ok(Ending::Gentle),
+                Order::ReopenLogs => reload.reopen_logs(),
+                Order::Unknown(signal) => tracing::warn!("{signal} is ignored: it has no meaning here"),
+                stop @ (Order::Stop | Order::StopAtOnce) => return Ok(stop),
             }
         }
     });
@@ -89,39 +78,32 @@ pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Se
     followed
 }
 
-pub(super) struct Drain<'a> {
-    pub settings: &'a Settings,
-    pub in_flight: &'a InFlight,
-    pub connections: &'a Connections,
-}
-
-impl Drain<'_> {
-    /// Waits until nothing is in flight, for `drain` at most. `accepts`: not before a while, in which new connections are
-    /// accepted. `close` ends the listeners.
-    pub(super) fn run(&self, ending: Ending, accepts: bool, close: impl FnOnce()) {
-        let (began, drain) = (Instant::now(), self.settings.load().drain);
-        let wait_while = |is_waiting: &dyn Fn() -> bool, longest: Duration| {
-            while is_waiting() && began.elapsed() < longest {
-                if ending == Ending::AtOnce || began.elapsed() >= last_requests(drain) {
-                    self.connections.close();
-                } else {
-                    self.connections.close_idle(IDLE);
-                }
-                std::thread::sleep(Duration::from_millis(10));
+/// Waits until nothing is in flight, for `drain` at most. `accepts`: after [`Order::Stop`] not before a while, in which new
+/// connections are accepted. `close` ends the listeners.
+pub(super) fn drain(reload: &Reload, order: Order, accepts: bool, close: impl FnOnce()) {
+    let (connections, in_flight) = (&reload.connections, &reload.public.in_flight);
+    let (began, drain, is_gentle) = (Instant::now(), reload.status.settings.load().drain, order == Order::Stop);
+    let wait_while = |is_waiting: &dyn Fn() -> bool, longest: Duration| {
+        while is_waiting() && began.elapsed() < longest {
+            if is_gentle && began.elapsed() < last_requests(drain) {
+                connections.close_idle(IDLE);
+            } else {
+                connections.close();
             }
-        };
-        self.connections.wind_down();
-        if accepts && ending == Ending::Gentle {
-            wait_while(&|| true, accepts_for(drain));
+            std::thread::sleep(Duration::from_millis(10));
         }
-        close();
-        let is_asked_again = || self.connections.open() > 0 && began.elapsed() < last_requests(drain);
-        wait_while(&|| self.in_flight.count() > 0 || is_asked_again(), drain);
-        let left = self.in_flight.count();
-        self.connections.close();
-        wait_while(&|| self.connections.open() > 0, drain.min(began.elapsed() + LINGER));
-        if left > 0 {
-            tracing::warn!(left, "the drain time is over; requests still in flight are aborted");
-        }
+    };
+    connections.wind_down();
+    if accepts && is_gentle {
+        wait_while(&|| true, accepts_for(drain));
+    }
+    close();
+    let is_asked_again = || connections.open() > 0 && began.elapsed() < last_requests(drain);
+    wait_while(&|| in_flight.count() > 0 || is_asked_again(), drain);
+    let left = in_flight.count();
+    connections.close();
+    wait_while(&|| connections.open() > 0, drain.min(began.elapsed() + LINGER));
+    if left > 0 {
+        tracing::warn!(left, "the drain time is over; requests still in flight are aborted");
     }
 }

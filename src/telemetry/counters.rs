@@ -1,6 +1,6 @@
-//! Counters by labels, of connections, and of answers in a few groups, from which the charts are drawn.
+//! Counters by labels and of connections, and the few groups of answers from which the charts are drawn.
 //!
-//! The counters for `/metrics` are finer, but cannot be read back. Callers: [`super`], [`crate::edge::serve`].
+//! Callers: [`super`], [`crate::edge::serve`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,48 +98,23 @@ impl Group {
     }
 }
 
-/// Answers since the start.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    groups: [AtomicU64; Group::ALL.len()],
-    not_modified: AtomicU64,
-}
-
-impl Tally {
-    pub(super) fn add(&self, outcome: &str, status: u16, count: u64) {
-        self.groups[Group::of(outcome) as usize].fetch_add(count, Ordering::Relaxed);
-        if status == 304 {
-            self.not_modified.fetch_add(count, Ordering::Relaxed);
-        }
-    }
-
-    /// Answers by group, and those with status 304.
-    pub(super) fn read(&self) -> ([u64; Group::ALL.len()], u64) {
-        let groups = std::array::from_fn(|at| self.groups[at].load(Ordering::Relaxed));
-        (groups, self.not_modified.load(Ordering::Relaxed))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_outcome_has_a_group() {
-        let tally = Tally::default();
-        for (outcome, status) in [
-            ("hit", 200),
-            ("hit", 304),
-            ("hit-stale", 200),
-            ("uri-miss", 304),
-            ("refused", 429),
-            ("problem", 404),
-            ("options", 204),
-            ("document", 200),
+        for (outcome, group) in [
+            ("hit", Group::Fresh),
+            ("hit-stale", Group::Stale),
+            ("uri-miss", Group::Origin),
+            ("refused", Group::Refused),
+            ("problem", Group::Error),
+            ("options", Group::Other),
+            ("document", Group::Other),
         ] {
-            tally.add(outcome, status, 2);
+            assert_eq!(Group::of(outcome), group, "{outcome}");
         }
-        assert_eq!(tally.read(), ([4, 2, 2, 2, 2, 4], 4));
         for (at, group) in Group::ALL.into_iter().enumerate() {
             assert_eq!(at, group as usize);
         }

@@ -254,7 +254,7 @@ async fn scripts_get_one_json_object() {
 }
 
 #[tokio::test]
-async fn an_audit_is_a_table_and_a_sync_tells_rate_and_rest() {
+async fn an_audit_is_a_table_and_a_sync_tells_the_rest() {
     let (_origin, server) = settled(20).await;
     let (code, said) = run(&arguments(&server, &["audit", "--samples", "5"])).await;
     let row = |name: &str| said.lines().find(|line| line.starts_with(name)).map(|line| line.split_whitespace().last());
@@ -263,7 +263,7 @@ async fn an_audit_is_a_table_and_a_sync_tells_rate_and_rest() {
     slow.set(|switches| switches.latency = Duration::from_millis(200));
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = run(&Setup::mirror_of(&slow).arguments(&["sync"], &dir.path().join("data"))).await;
-    assert!(code == 0 && said.contains("/s, about ") && said.contains(" s left"), "{said}");
+    assert!(code == 0 && said.contains(", about ") && said.contains(" s left"), "{said}");
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use std::io::{Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
@@ -35,8 +36,8 @@ pub(super) struct Export {
     /// `-` is standard output; not possible for a bundle.
     file: PathBuf,
     /// What to write: a bundle for another grandstand, or the current snapshot for other tools
-    #[arg(long, value_enum, default_value = "bundle")]
-    format: Format,
+    #[arg(long, value_parser = formats(), default_value = "bundle")]
+    format: String,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -58,72 +59,23 @@ pub(super) struct Export {
     sign: Option<PathBuf>,
 }
 
-/// `--format`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// A bundle, for another grandstand
-    Bundle,
-    /// Each listing on a line of its own, as the origin sent it
-    Ndjson,
-    /// Each detail on a line of its own, with the id of its listing
-    DetailsNdjson,
-    /// The listings with their details as a table
-    DetailsCsv,
-    /// The listings as a table
-    Csv,
-    /// The listings as points on a map
-    Geojson,
-}
+/// The values of `--format`: a bundle, and the words of [`DumpKind`].
+const FORMATS: [(&str, &str); 6] = [
+    ("bundle", "A bundle, for another grandstand"),
+    ("ndjson", "Each listing on a line of its own, as the origin sent it"),
+    ("details-ndjson", "Each detail on a line of its own, with the id of its listing"),
+    ("details-csv", "The listings with their details as a table"),
+    ("csv", "The listings as a table"),
+    ("geojson", "The listings as points on a map"),
+];
 
-impl Format {
-    /// The dump of that format; `None`: a bundle.
-    pub(super) const fn dump(self) -> Option<DumpKind> {
-        match self {
-            Self::Bundle => None,
-            Self::Ndjson => Some(DumpKind::Ndjson),
-            Self::DetailsNdjson => Some(DumpKind::Details),
-            Self::DetailsCsv => Some(DumpKind::DetailsCsv),
-            Self::Csv => Some(DumpKind::Csv),
-            Self::Geojson => Some(DumpKind::Geojson),
-        }
-    }
-}
-
-impl Format {
-    /// Its word on the command line, what people call it, and the endings of its files, its own first.
-    const fn names(self) -> (&'static str, &'static str, &'static [&'static str]) {
-        match self {
-            Self::Bundle => ("bundle", "a bundle", &["gsb"]),
-            Self::Ndjson => ("ndjson", "NDJSON", &["ndjson", "jsonl", "json"]),
-            Self::DetailsNdjson => ("details-ndjson", "NDJSON", &["ndjson", "jsonl", "json"]),
-            Self::DetailsCsv => ("details-csv", "CSV", &["csv"]),
-            Self::Csv => ("csv", "CSV", &["csv"]),
-            Self::Geojson => ("geojson", "GeoJSON", &["geojson", "json"]),
-        }
-    }
-
-    /// Refuses a file whose name ends like one of another format.
-    fn expect_ending(self, path: &Path) -> Result<(), ExportError> {
-        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let mut meant = Self::value_variants().to_vec();
-        meant.retain(|format| format.names().2.contains(&&*ending));
-        if meant.is_empty() || meant.contains(&self) {
-            return Ok(());
-        }
-        let meant: Vec<_> = meant.into_iter().map(|format| format!("`--format {}`", format.names().0)).collect();
-        let (_, what, own) = self.names();
-        Err(ExportError::Ending { path: path.to_owned(), ending, what, meant: meant.join(" or "), own: own[0] })
-    }
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(FORMATS.map(|(name, help)| PossibleValue::new(name).help(help)))
 }
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    #[error(
-        "{}: .{ending} is not the ending of {what}; write {meant}, or end the name in .{own}",
-        path.display()
-    )]
-    Ending { path: PathBuf, ending: String, what: &'static str, meant: String, own: &'static str },
     #[error("{} exists and is no bundle; choose another name, or remove it first", .0.display())]
     Other(PathBuf),
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
@@ -135,9 +87,14 @@ pub(super) enum ExportError {
 }
 
 impl Export {
+    /// The dump of that format; `None`: a bundle.
+    fn dump(&self) -> Option<DumpKind> {
+        DumpKind::of_name(&self.format)
+    }
+
     /// Refuses to replace a file that is no bundle by one: a configuration, say, if the name was forgotten.
     fn expect_replaceable(&self) -> Result<(), ExportError> {
-        let is_file = self.format.dump().is_none() && self.file.metadata().is_ok_and(|found| found.is_file());
+        let is_file = self.dump().is_none() && self.file.metadata().is_ok_and(|found| found.is_file());
         let mut start = Vec::new();
         // A file that cannot be read is an error of the export.
         let is_read = is_file && File::open(&self.file).and_then(|file| file.take(16).read_to_end(&mut start)).is_ok();
@@ -147,14 +104,13 @@ impl Export {
 
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let is_for_bundles = self.since.is_some() || self.sign.is_some() || self.require_complete;
-        if self.format.dump().is_some() && is_for_bundles {
+        if self.dump().is_some() && is_for_bundles {
             return Err(Failure::usage(ExportError::NotForDumps));
         }
-        self.format.expect_ending(&self.file).map_err(Failure::usage)?;
         self.expect_replaceable().map_err(Failure::usage)?;
         let config = self.server.config(needs_snapshots)?;
         start_log(LogConfig { level: LogLevel::Warn, ..config.log })?;
-        if let Some(kind) = self.format.dump() {
+        if let Some(kind) = self.dump() {
             return self.export_dump(&config, kind);
         }
         if self.file.as_os_str() == "-" {
@@ -286,36 +242,4 @@ fn base(since: &str) -> Result<String, Failure> {
         return Ok(bundle.manifest().snapshot.to_string());
     }
     Ok(since.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_does_not_end_like_one_of_another_format() {
-        let refused =
-            |format: Format, name: &str| format.expect_ending(Path::new(name)).err().map(|why| why.to_string());
-        for (format, name, todo) in [
-            (Format::Bundle, "v.csv", "`--format csv`, or end the name in .gsb"),
-            (Format::Bundle, "v.ndjson", "`--format ndjson` or `--format details-ndjson`, or end the name in .gsb"),
-            (Format::Bundle, "v.JSON", "`--format details-ndjson` or `--format geojson`, or end the name in .gsb"),
-            (Format::Csv, "v.gsb", "`--format bundle`, or end the name in .csv"),
-            (Format::Csv, "v.geojson", "`--format geojson`"),
-        ] {
-            let why = refused(format, name).unwrap();
-            assert!(why.starts_with(name) && why.contains(todo), "{why}");
-        }
-        for (format, names) in [
-            (Format::Bundle, &["v.gsb", "V.GSB", "v", "v.2026-11-26", "v.bundle", "dir.csv/v", ".csv"][..]),
-            (Format::Csv, &["v.csv", "-", "v.txt"]),
-            (Format::Geojson, &["v.geojson", "v.json"]),
-            (Format::Ndjson, &["v.ndjson", "v.jsonl", "v.json"]),
-            (Format::DetailsNdjson, &["v.ndjson"]),
-        ] {
-            for name in names {
-                assert_eq!(refused(format, name), None, "{name}");
-            }
-        }
-    }
 }

@@ -252,15 +252,6 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("ttl = \"1m\"\nmirror.enabled = false\norigin.url = \"http://a\"", vec![]),
         ("ttl = \"1m\"", vec![]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
-        ("origin.url = \"https://api.example.org\"", vec!["origin.url"]),
-        (
-            "public_url = \"https://mirror.example.org\"\norigin.aliases = [\"http://a\", \"http://192.0.2.1\"]",
-            vec!["origin.aliases", "public_url"],
-        ),
-        (
-            "replica.url = \"s3://bucket/prefix\"\nreplica.options = { aws_endpoint = \"http://s3.example.net\" }",
-            vec!["replica.options.aws_endpoint", "replica.url"],
-        ),
     ];
     for (text, want) in cases {
         let loaded = Config::from_text(text).unwrap();

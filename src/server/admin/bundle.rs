@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -25,8 +24,8 @@ use tokio::sync::Mutex;
 
 use crate::api::query::file::FileQuery;
 use crate::api::route::DumpKind;
-use crate::data::bundle::BundleError;
 use crate::data::bundle::signature::{self, Claim, Signature, SignatureError, TrustError, TrustedKeys, Voucher};
+use crate::data::bundle::{BundleError, MOST_BYTES};
 use crate::data::details::Details;
 use crate::data::snapshots::export::Exported;
 use crate::data::snapshots::{Snapshots, SnapshotsError};
@@ -56,21 +55,17 @@ pub(crate) const EXACT: &str = "bundle-exact";
 pub(crate) const WHOLE: &str = "bundle-whole";
 
 pub(crate) struct Bundles {
-    /// The kept snapshots; `None` in shield use.
+    /// The kept snapshots; `None` in shield use, as the details and the dumps.
     pub snapshots: Option<Snapshots>,
-    /// The details, which are updated after an import.
     pub details: Option<Details>,
-    /// The dumps; `None` in shield use.
     pub dumps: Option<Dumps>,
     pub trusted: TrustedKeys,
-    /// The largest accepted bundle, in bytes.
-    pub most: u64,
     /// Where files without a name lie.
     pub directory: PathBuf,
     /// Held during an export or import.
-    pub turn: Arc<Mutex<()>>,
+    pub turn: Mutex<()>,
     /// Held from the first byte of an upload to the end of its import.
-    pub uploading: Arc<Mutex<()>>,
+    pub uploading: Mutex<()>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -164,13 +159,15 @@ impl Bundles {
         })
     }
 
+    fn stored(&self) -> Result<(Snapshots, Details), Failed> {
+        self.snapshots.clone().zip(self.details.clone()).ok_or(Failed::Shield)
+    }
+
     async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
-        let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
+        let (snapshots, details) = self.stored()?;
         let wanted = wanted(query)?;
-        if let Some(details) = self.details.clone() {
-            // So that all that have arrived can be exported. Failures of the disk are reported elsewhere.
-            blocking(move || Ok::<_, Failed>(details.flush())).await?;
-        }
+        // So that all that have arrived can be exported. Failures of the disk are reported elsewhere.
+        blocking(move || Ok::<_, Failed>(details.flush())).await?;
         let (since, complete) = match wanted {
             Wanted::Bundle { since, complete } => (since, complete),
             Wanted::Dump(kind) => {
@@ -191,7 +188,7 @@ impl Bundles {
     }
 
     async fn import(&self, query: Option<&str>, session: &mut ServerSession) -> Result<Reply, Failed> {
-        let snapshots = self.snapshots.clone().ok_or(Failed::Shield)?;
+        let (snapshots, details) = self.stored()?;
         let allow_older = allow_older(query)?;
         // Without trusted keys, no signature is read.
         let claim = if self.trusted.is_empty() {
@@ -201,11 +198,11 @@ impl Bundles {
             signature.check_key(&self.trusted).map_err(Failed::Untrusted)?;
             Claim::Signed(signature)
         };
-        upload::check_length(&session.req_header().headers, self.most)?;
+        upload::check_length(&session.req_header().headers, MOST_BYTES)?;
         // Order: `uploading`, then `turn`. An upload takes its turn only when all of it is here.
         let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
-        let file = upload::receive(session, &self.directory, self.most).await?;
-        let (details, trusted) = (self.details.clone().ok_or(Failed::Shield)?, self.trusted.clone());
+        let file = upload::receive(session, &self.directory, MOST_BYTES).await?;
+        let trusted = self.trusted.clone();
         let _turn = self.turn.lock().await;
         blocking(move || {
             let known = snapshots.newest().get().map(|newest| newest.dataset.clone());

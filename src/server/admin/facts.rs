@@ -144,8 +144,8 @@ pub(crate) struct RollbackFacts {
 #[serde(default)]
 pub(crate) struct DetailFacts {
     pub mirrored: u64,
-    /// As new as their summaries; `None`: a server of an earlier version does not say.
-    pub current: Option<u64>,
+    /// As new as their summaries.
+    pub current: u64,
     pub of: u64,
     /// `all` or `on-demand`.
     pub wanted: Option<String>,
@@ -293,13 +293,13 @@ impl StatusFacts {
 }
 
 impl AdminFacts {
-    pub(super) fn of(config: &AdminConfig, listen: SocketAddr) -> Self {
+    pub(super) fn of(config: &AdminConfig) -> Self {
         let writes = match config.secret() {
             Some(_) => "token",
             None if config.accepts_writes() => "free",
             None => "refused",
         };
-        Self { writes: writes.to_owned(), listen: Some(listen) }
+        Self { writes: writes.to_owned(), listen: Some(config.listen) }
     }
 }
 
@@ -316,11 +316,6 @@ impl BudgetFacts {
 }
 
 impl DetailFacts {
-    /// How many are as new as their summaries, as far as the server says.
-    pub(crate) fn current(&self) -> u64 {
-        self.current.unwrap_or(self.mirrored)
-    }
-
     /// How many should be stored before a client asks.
     pub(crate) fn in_advance(&self) -> u64 {
         if self.wanted.as_deref() == Some("all") { self.of } else { 0 }

@@ -26,7 +26,6 @@ use crate::edge::serve::connections::Connections;
 use crate::edge::serve::connections::InFlight;
 use crate::edge::serve::request_head::{self, UnreadHead};
 use crate::edge::serve::write;
-use crate::protocol::problem::Problem;
 
 use super::bundle::Sent;
 use super::snapshots::Action;
@@ -35,11 +34,8 @@ use super::{Admin, Reply, error, guard, has_time};
 /// For reading the head of a request, including the wait on an idle connection; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// For a command that waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(1800);
-
-/// The same on the socket of the data directory.
-const LONGEST: Duration = Duration::from_secs(86_400);
+/// For a command that waits for its turn, and for a disk: a day.
+const PATIENCE: Duration = Duration::from_secs(86_400);
 
 /// For reading the rest of an upload after the answer.
 const LINGER: Duration = Duration::from_secs(30);
@@ -89,7 +85,7 @@ impl ServerApp for AdminFront {
                 Ok(Err(UnreadHead::Refused(refusal))) => {
                     connection.set_idle(Instant::now());
                     tokio::select! {
-                        () = self.refuse(stream, &refusal) => {}
+                        () = self.say(stream, error(refusal.status(), refusal.detail())) => {}
                         () = leave.as_mut() => {}
                     }
                     return None;
@@ -106,11 +102,6 @@ impl ServerApp for AdminFront {
 }
 
 impl AdminFront {
-    /// Refuses a request whose head will not be read.
-    async fn refuse(&self, stream: Stream, problem: &Problem) {
-        self.say(stream, error(problem.status(), problem.detail())).await;
-    }
-
     /// Writes an answer without pingora's help, and ends the connection.
     async fn say(&self, mut stream: Stream, reply: Reply) {
         let (parts, body) = reply.into_parts();
@@ -153,7 +144,7 @@ impl AdminFront {
         let (is_for_us, may_write) = if self.trusts {
             (Ok(()), Ok(()))
         } else {
-            let config = &self.admin.settings.load().admin;
+            let config = &self.admin.status.settings.load().admin;
             (guard::is_for_us(config, local, &request), guard::may_write(config, &request.headers))
         };
         if let Err(foreign) = is_for_us {
@@ -181,12 +172,7 @@ impl AdminFront {
             }
         } else {
             // A command on snapshots waits for an import, and its result is sent, however late.
-            let deadline = match Action::of_path(request.uri.path()) {
-                // A command of the owner, who can end it.
-                Some(_) if self.trusts => LONGEST,
-                Some(_) => PATIENCE,
-                None => DEADLINE,
-            };
+            let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
             let reply = timeout(deadline, self.admin.answer(&request, may_write)).await.ok()?;
             match session {
                 // A wrong clock is reported, too.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
-use crate::config::Use;
 use crate::config::rhythm::too_late;
+use crate::config::{Config, Use};
 use crate::data::snapshot::verdicts::table::State;
 use crate::origin::budget::Budget;
-use crate::origin::status::{OriginStatus, Picture, Progress};
+use crate::origin::status::{Picture, Progress};
 use crate::protocol::client_address::ClientIpConfig;
 use crate::tasks;
 use crate::telemetry::findings::{Finding, Kind, Raised, blame};
@@ -21,9 +21,9 @@ use crate::words::counted;
 use super::status::Status;
 
 /// The age from which on data is not healthy; `None`: at any age it is.
-pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Option<Duration> {
-    let refreshed_within = usage.is_confirmed().then(|| Duration::from_secs(3 * ttl.as_secs().max(1)));
-    refreshed_within.into_iter().chain(max_age).min()
+pub(super) fn oldest(usage: Use, config: &Config) -> Option<Duration> {
+    let refreshed_within = usage.is_confirmed().then(|| Duration::from_secs(3 * config.ttl.as_secs().max(1)));
+    refreshed_within.into_iter().chain(config.bundle.max_age).min()
 }
 
 fn too_few_threads(refused: u64) -> Option<Finding> {
@@ -62,20 +62,22 @@ impl Status {
     fn wrong(&self) -> Vec<Finding> {
         let (config, now, instants) = (self.settings.load(), self.clock.now_mono(), self.clock.now());
         let (published, offline) = (self.current.get(), self.usage == Use::Offline);
-        let oldest = oldest(self.usage, config.ttl, self.max_age);
-        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let oldest = oldest(self.usage, &config);
+        let picture = self.picture();
         let mut all = picture.findings();
         // A refusal has its own remedy, with data and without.
         let is_usual = |finding: &&mut Finding| finding.todo == Kind::OriginFails.todo();
         for fails in all.iter_mut().filter(|_| published.is_none()).filter(is_usual) {
             fails.todo = NO_COPY;
         }
-        all.extend(self.store.iter().flat_map(|store| store.findings()).map(|finding| match finding.kind {
-            Kind::StoreDamaged if offline => finding.todo("Import a bundle: its data repairs the store."),
-            _ => finding,
+        all.extend(self.snapshots.iter().flat_map(|snapshots| snapshots.store().findings()).map(|finding| {
+            match finding.kind {
+                Kind::StoreDamaged if offline => finding.todo("Import a bundle: its data repairs the store."),
+                _ => finding,
+            }
         }));
         all.extend(too_few_threads(tasks::refused()));
-        all.extend(self.budget.iter().flat_map(Budget::findings));
+        all.extend(self.budget().into_iter().flat_map(Budget::findings));
         all.extend(self.snapshots.as_ref().and_then(|snapshots| Some(snapshots.rolled_back()?.finding())));
         all.extend(
             self.replica
@@ -83,7 +85,7 @@ impl Status {
                 .and_then(|replica| replica.lock().finding(now, instants.wall, oldest.unwrap_or(config.ttl))),
         );
         all.extend(self.publish.iter().flat_map(|publish| publish.lock().findings()));
-        all.extend(self.tls.iter().flat_map(|tls| tls.certificate.findings(instants.wall)));
+        all.extend(self.certificate.iter().flat_map(|certificate| certificate.findings(instants.wall)));
         all.extend(self.shared.as_ref().and_then(|shared| shared.finding()));
         // A reload may have made it trusted.
         let trusted_proxies = config.client_ip.trusted_proxies.clone();
@@ -140,7 +142,7 @@ impl Status {
             && u64::from(age) > limit
         {
             let lack = Finding::new(Kind::Unconfirmed, format!("data not confirmed for {age} s (limit {limit} s)"));
-            let has_limit = self.budget.as_ref().is_some_and(|budget| budget.view().limit.is_some());
+            let has_limit = self.budget().is_some_and(|budget| budget.view().limit.is_some());
             let todo = match self.usage {
                 Use::Offline => IMPORT_NEWER,
                 _ if has_limit => BUDGET,
@@ -156,7 +158,7 @@ impl Status {
 
     /// Why data gets too old although the origin answers, as long as the configuration and its caches are such.
     fn too_late(&self, picture: &Picture, oldest: Duration) -> Option<Finding> {
-        let (config, limit) = (self.settings.load(), self.budget.as_ref()?.view().limit);
+        let (config, limit) = (self.settings.load(), self.budget()?.view().limit);
         let copies = picture.copy_age().unwrap_or_default().min(config.origin.cache_ttl);
         let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let (text, todo) = too_late(config.ttl, oldest, copies, limit)?;
@@ -185,8 +187,7 @@ impl Status {
     }
 
     fn not_ready(&self) -> String {
-        let pass = self.origin.as_ref().and_then(|origin: &OriginStatus| origin.picture().pass);
-        match (self.usage, pass) {
+        match (self.usage, self.picture().pass) {
             (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.lock().not_ready()),
             (Use::Offline, _) => NOTHING_TO_SERVE.to_owned(),
             (_, Some(Progress { of: 0, .. })) => "the first crawl waits for the first page of the list".to_owned(),

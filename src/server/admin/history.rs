@@ -13,7 +13,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
 use crate::clock::WallTime;
 use crate::origin::budget::{Budget, BudgetView};
-use crate::origin::status::OriginStatus;
 use crate::origin::window::Class;
 use crate::telemetry::Group;
 use crate::telemetry::history::{Gauges, HistorySample, Sample, Span};
@@ -102,11 +101,11 @@ impl Sampler {
 
 fn read(status: &Status) -> HistorySample {
     let published = status.current.get();
-    let picture = status.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+    let picture = status.picture();
     let sent = Class::ALL.map(|class| picture.sent.get(class.as_str()).copied().unwrap_or_default());
     let pass = picture.pass.filter(|pass| pass.of > 0);
     let details = published.as_ref().zip(status.details.as_ref());
-    let budget = status.budget.as_ref().map(Budget::view).and_then(|BudgetView { used, .. }| used);
+    let budget = status.budget().map(Budget::view).and_then(|BudgetView { used, .. }| used);
     let parity = status.audits.as_ref().and_then(|audits| audits.score().percent());
     let gauges = Gauges {
         budget: budget.map(|used| used.map(|used| u32::try_from(used).unwrap_or(u32::MAX))),

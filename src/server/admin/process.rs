@@ -24,15 +24,16 @@ impl Process {
         use std::fs;
 
         let seconds = |ticks: u64| ticks as f64 / clock_ticks_per_second() as f64;
-        let stat = fs::read_to_string("/proc/self/stat").ok().and_then(|text| Stat::parse(&text));
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let of_stat = |number| field(&stat, number);
         let boot = fs::read_to_string("/proc/stat").ok().and_then(|text| boot_second(&text));
         let open = fs::read_dir("/proc/self/fd").ok();
         Self {
-            started: stat.zip(boot).map(|(stat, boot)| boot as f64 + seconds(stat.started)),
-            cpu_seconds: stat.map(|stat| seconds(stat.used)),
-            resident_bytes: stat.map(|stat| stat.resident_pages * page_size() as u64),
-            virtual_bytes: stat.map(|stat| stat.virtual_bytes),
-            threads: stat.map(|stat| stat.threads),
+            started: of_stat(22).zip(boot).map(|(since_boot, boot)| boot as f64 + seconds(since_boot)),
+            cpu_seconds: of_stat(14).zip(of_stat(15)).map(|(user, system)| seconds(user + system)),
+            resident_bytes: of_stat(24).map(|pages| pages * page_size() as u64),
+            virtual_bytes: of_stat(23),
+            threads: of_stat(20),
             // Without the one that is open to count them.
             open_fds: open.map(|open| open.count().saturating_sub(1)),
             max_fds: getrlimit(Resource::Nofile).current,
@@ -45,27 +46,11 @@ impl Process {
     }
 }
 
-/// What `/proc/self/stat` tells; times in ticks.
+/// A field of `/proc/self/stat` by its number, which is 3 at least; times are in ticks.
 #[cfg(target_os = "linux")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
-    used: u64,
-    threads: u64,
-    /// Since the system has started.
-    started: u64,
-    virtual_bytes: u64,
-    resident_pages: u64,
-}
-
-#[cfg(target_os = "linux")]
-impl Stat {
-    fn parse(text: &str) -> Option<Self> {
-        // The second field, the program's name, may hold brackets and spaces. The third is the first one here.
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        let (used, threads, started) = (field(14)? + field(15)?, field(20)?, field(22)?);
-        Some(Self { used, threads, started, virtual_bytes: field(23)?, resident_pages: field(24)? })
-    }
+fn field(stat: &str, number: usize) -> Option<u64> {
+    // The second field, the program's name, may hold brackets and spaces. The third is the first one here.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
 /// When the system started, in seconds since 1970, by `/proc/stat`.
@@ -82,11 +67,11 @@ mod tests {
     fn the_fields_are_found_whatever_the_program_is_called() {
         let rest = "R 1 2 3 0 -1 4194304 10 11 12 13 140 15 16 17 20 0 9 0 9876543 12345678 4321 184467440737 1 1 0";
         for name in ["grandstand", "a) R (b", ""] {
-            let stat = Stat::parse(&format!("77 ({name}) {rest}\n")).unwrap();
-            let (used, threads, started) = (155, 9, 9_876_543);
-            assert_eq!(stat, Stat { used, threads, started, virtual_bytes: 12_345_678, resident_pages: 4321 });
+            let stat = format!("77 ({name}) {rest}\n");
+            let fields = [14, 15, 20, 22, 23, 24].map(|number| field(&stat, number));
+            assert_eq!(fields, [140, 15, 9, 9_876_543, 12_345_678, 4321].map(Some));
         }
-        assert_eq!(Stat::parse("77 (x) R 1 2"), None);
+        assert_eq!(field("77 (x) R 1 2", 14), None);
         assert_eq!(boot_second("cpu 1 2\nbtime 1763800000\nprocesses 5\n"), Some(1_763_800_000));
         assert_eq!(boot_second("cpu 1 2\n"), None);
     }

@@ -6,14 +6,13 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderValue, StatusCode};
-use serde_json::Value;
+use http::StatusCode;
 
 use crate::protocol::excerpt::Excerpt;
 use crate::telemetry::findings::{Finding, Kind};
 
 use super::facts::ReloadFacts;
-use super::{Reply, error, json_reply};
+use super::{Reply, error, json_reply, problem_reply};
 
 /// The last reload; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -54,36 +53,25 @@ impl Reloads {
 }
 
 /// Reads the configuration again and puts it into effect; it blocks. `None`: this process has none to read.
-#[derive(Clone)]
-pub(crate) struct Reloader(pub Arc<dyn Fn() -> Option<ReloadFacts> + Send + Sync>);
+pub(crate) type Reloader = Arc<dyn Fn() -> Option<ReloadFacts> + Send + Sync>;
 
-impl Reloader {
-    /// Reloads, and tells how that ended: 200, or 422 with every mistake.
-    pub(super) async fn answer(&self) -> Reply {
-        let reload = self.0.clone();
-        let report = match tokio::task::spawn_blocking(move || reload()).await {
-            Ok(Some(report)) => report,
-            Ok(None) => return error(StatusCode::CONFLICT, "this server was started without a configuration to read"),
-            Err(gone) => {
-                let why = format!("internal error: the task was aborted ({gone})");
-                return error(StatusCode::INTERNAL_SERVER_ERROR, &why);
-            }
-        };
-        let mut value = serde_json::to_value(&report).unwrap_or_default();
-        if report.errors.is_empty() {
-            return json_reply(StatusCode::OK, &value);
+/// Reloads, and reports how that ended: 200, or 422 with every mistake.
+pub(super) async fn answer(reloader: &Reloader) -> Reply {
+    let reload = reloader.clone();
+    let report = match tokio::task::spawn_blocking(move || reload()).await {
+        Ok(Some(report)) => report,
+        Ok(None) => return error(StatusCode::CONFLICT, "this server was started without a configuration to read"),
+        Err(gone) => {
+            let why = format!("internal error: the task was aborted ({gone})");
+            return error(StatusCode::INTERNAL_SERVER_ERROR, &why);
         }
-        if let Value::Object(members) = &mut value {
-            members.insert("type".into(), "about:blank".into());
-            members.insert("title".into(), "Unprocessable Content".into());
-            members.insert("status".into(), StatusCode::UNPROCESSABLE_ENTITY.as_u16().into());
-            let mistakes = report.errors.join("; ");
-            let detail = format!("the configuration has mistakes, so nothing has changed: {mistakes}");
-            members.insert("detail".into(), detail.into());
-        }
-        let mut reply = json_reply(StatusCode::UNPROCESSABLE_ENTITY, &value);
-        let problem = HeaderValue::from_static("application/problem+json");
-        reply.headers_mut().insert(http::header::CONTENT_TYPE, problem);
-        reply
+    };
+    if report.errors.is_empty() {
+        return json_reply(StatusCode::OK, &report);
     }
+    let mut problem = serde_json::to_value(&report).unwrap_or_default();
+    let mistakes = report.errors.join("; ");
+    problem["title"] = "Unprocessable Content".into();
+    problem["detail"] = format!("the configuration has mistakes, so nothing has changed: {mistakes}").into();
+    problem_reply(StatusCode::UNPROCESSABLE_ENTITY, problem)
 }

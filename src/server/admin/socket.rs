@@ -58,9 +58,8 @@ impl SocketState {
 /// The socket of a server. It is there from the beginning, so that a command finds it as soon as the server answers. It is
 /// removed when this is dropped, before others can lock the directory.
 pub(crate) struct AdminSocket {
-    /// Made in the beginning, and not accepted from yet.
+    /// The first one is made in the beginning.
     bound: Option<Bound>,
-    listening: Option<Listening>,
     data_dir: DataDir,
     state: SocketState,
 }
@@ -68,32 +67,21 @@ pub(crate) struct AdminSocket {
 /// A socket that has its name.
 struct Bound {
     listener: net::UnixListener,
-    file: File,
-}
-
-#[derive(Clone, Copy)]
-struct File {
     /// By which another file of its name is known.
     number: u64,
     /// Who may give commands: somebody else can have connected before it had its permissions.
     users: [u32; 3],
 }
 
-impl File {
+impl Bound {
     fn has_its_name(&self, data_dir: &Path) -> bool {
         fs::symlink_metadata(path_in(data_dir)).is_ok_and(|file| file.ino() == self.number)
     }
-}
 
-struct Listening {
-    listener: UnixListener,
-    file: File,
-}
-
-impl Listening {
     async fn accept(&self) -> io::Result<Option<UnixStream>> {
-        let (stream, _) = self.listener.accept().await?;
-        let may = self.file.users.contains(&stream.peer_cred()?.uid());
+        // A clone for this runtime: the socket is made before it.
+        let (stream, _) = UnixListener::from_std(self.listener.try_clone()?)?.accept().await?;
+        let may = self.users.contains(&stream.peer_cred()?.uid());
         Ok(may.then_some(stream))
     }
 }
@@ -101,7 +89,7 @@ impl Listening {
 impl AdminSocket {
     pub(crate) fn new(data_dir: DataDir, state: SocketState) -> Self {
         let bound = state.of(data_dir.path(), bind(data_dir.path()));
-        Self { bound, listening: None, data_dir, state }
+        Self { bound, data_dir, state }
     }
 
     /// Its connections, without an end.
@@ -112,18 +100,17 @@ impl AdminSocket {
     async fn accept(&mut self) -> UnixStream {
         loop {
             let data_dir = self.data_dir.path();
-            self.listening.take_if(|listening| !listening.file.has_its_name(data_dir));
-            let Some(listening) = &self.listening else {
-                let listening = self.bound.take().map_or_else(|| bind(data_dir), Ok).and_then(listen);
-                self.listening = self.state.of(data_dir, listening);
-                if self.listening.is_none() {
+            self.bound.take_if(|bound| !bound.has_its_name(data_dir));
+            let Some(bound) = &self.bound else {
+                self.bound = self.state.of(data_dir, bind(data_dir));
+                if self.bound.is_none() {
                     tokio::time::sleep(AGAIN).await;
                 }
                 continue;
             };
             // Now and then it is looked whether it still has its name.
             // Cancel-safe: a connection that is not accepted waits in the queue.
-            let accepted = timeout(LOOK, listening.accept()).await;
+            let accepted = timeout(LOOK, bound.accept()).await;
             match accepted {
                 Ok(Ok(Some(stream))) => return stream,
                 Ok(Ok(None)) | Err(_) => {}
@@ -138,8 +125,7 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        let file = self.listening.take().map(|listening| listening.file).or(self.bound.take().map(|bound| bound.file));
-        if file.is_some_and(|file| file.has_its_name(self.data_dir.path())) {
+        if self.bound.as_ref().is_some_and(|bound| bound.has_its_name(self.data_dir.path())) {
             // Without a listener, its name means nothing.
             let _ = fs::remove_file(path_in(self.data_dir.path()));
         }
@@ -170,11 +156,7 @@ fn bind(data_dir: &Path) -> io::Result<Bound> {
     let number = fs::metadata(&unfinished)?.ino();
     // Last, so that under its name it never has other permissions. The name of a killed server's socket is replaced.
     fs::rename(&unfinished, &path)?;
-    Ok(Bound { listener, file: File { number, users: [ROOT, own, owner.uid()] } })
-}
-
-fn listen(bound: Bound) -> io::Result<Listening> {
-    Ok(Listening { listener: UnixListener::from_std(bound.listener)?, file: bound.file })
+    Ok(Bound { listener, number, users: [ROOT, own, owner.uid()] })
 }
 
 #[cfg(test)]

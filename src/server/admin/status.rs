@@ -3,23 +3,20 @@
 //! Callers: [`super::Admin`], [`super::history`], `metrics`, [`crate::server`].
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::shape::TermName;
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::config::{Settings, Use};
+use crate::config::{OriginConfig, Settings, Use};
 use crate::data::cache::Cache;
 use crate::data::details::Details;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::SnapshotPointer;
 use crate::data::snapshot::verdicts::table::State;
 use crate::data::snapshots::Snapshots;
-use crate::data::store::Store;
 use crate::edge::limit::Limiter;
 use crate::edge::serve::tls::certificate::Current;
 use crate::edge::shared_limit::SharedLimit;
@@ -28,7 +25,8 @@ use crate::fleet::replica::status::{ReplicaFacts, ReplicaStatus};
 use crate::mirror::examiner::report::Audits;
 use crate::mirror::pass::PAGE_SIZE;
 use crate::origin::budget::Budget;
-use crate::origin::status::{OriginState, OriginStatus, Picture, eta_seconds};
+use crate::origin::client::OriginClient;
+use crate::origin::status::{OriginState, Picture, eta_seconds};
 use crate::protocol::excerpt::Excerpt;
 use crate::telemetry::access::InEffect;
 use crate::telemetry::findings::Findings;
@@ -46,51 +44,31 @@ use super::process::Process;
 use super::reload::Reloads;
 use super::socket::SocketState;
 
-pub(crate) struct TlsStatus {
-    pub listen: Vec<SocketAddr>,
-    /// The certificate for new connections.
-    pub certificate: Arc<Current>,
-}
-
 pub(crate) struct Status {
     pub usage: Use,
-    /// The public addresses.
-    pub listen: Vec<SocketAddr>,
     /// The data directory, an absolute path.
     pub data_dir: String,
     pub started_at: WallTime,
-    pub tls: Option<TlsStatus>,
+    /// The certificate for new connections; `None` without HTTPS.
+    pub certificate: Option<Arc<Current>>,
     pub current: SnapshotPointer,
-    /// The origin's health; `None` offline.
-    pub origin: Option<OriginStatus>,
-    /// The origin's budget; `None` offline.
-    pub budget: Option<Budget>,
-    /// The details; `None` in shield use.
+    /// The way to the origin; `None` offline.
+    pub origin: Option<OriginClient>,
+    /// The kept snapshots; `None` in shield use, as the details.
+    pub snapshots: Option<Snapshots>,
     pub details: Option<Details>,
     /// The audits; `None` without a mirror.
     pub audits: Option<Audits>,
-    /// The store; `None` in shield use.
-    pub store: Option<Arc<Store>>,
-    /// The kept snapshots; `None` in shield use.
-    pub snapshots: Option<Snapshots>,
     pub cache: Cache,
     pub telemetry: Telemetry,
     pub limiter: Arc<Limiter>,
     /// The limit of the fleet; `None`: this process counts by itself.
     pub shared: Option<Arc<SharedLimit>>,
-    /// `ttl`: the time by which a refresh must have happened.
     pub settings: Settings,
     pub reloads: Reloads,
     /// Whether commands find this server in its data directory.
     pub socket: SocketState,
-    pub admin: SocketAddr,
-    /// `bundle.max_age`; `None`: any age.
-    pub max_age: Option<Duration>,
     pub clock: Clock,
-    /// The origin's address; `None` offline.
-    pub origin_url: Option<String>,
-    /// The address of the proxy on the way to the origin; `None`: it is asked directly.
-    pub origin_proxy: Option<String>,
     pub access: InEffect,
     pub history: History,
     pub findings: Findings,
@@ -103,29 +81,27 @@ pub(crate) struct Status {
     pub promise: Mutex<Promise>,
 }
 
-impl TlsStatus {
-    pub(super) fn seconds_left(&self, now: WallTime) -> i64 {
-        self.certificate.until().seconds_since(now)
-    }
-}
-
 impl Status {
-    pub(crate) fn holds_back(&self) -> bool {
-        self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
+    /// How the origin is; of nothing where there is none.
+    pub(super) fn picture(&self) -> Picture {
+        self.origin.as_ref().map(|origin| origin.status().picture()).unwrap_or_default()
+    }
+
+    pub(crate) fn budget(&self) -> Option<&Budget> {
+        self.origin.as_ref().map(OriginClient::budget)
     }
 
     /// Whether there is nothing left to copy: the list is certified, all its details are as new as it is, and the origin was
     /// looked at. Cheaper than [`facts`](Self::facts).
     pub(crate) fn is_settled(&self) -> bool {
-        let (Some(published), Some(details)) = (self.current.get(), &self.details) else { return false };
-        let looked =
-            |origin: &OriginStatus| matches!(origin.picture().state, OriginState::Changed | OriginState::Unchanged);
+        let (Some(published), Some(details)) = (self.current.get(), self.details.as_ref()) else { return false };
+        let looked = matches!(self.picture().state, OriginState::Changed | OriginState::Unchanged);
         let is_certified = matches!(published.meta.certificate, Certificate::Full | Certificate::Incremental);
-        is_certified && self.origin.as_ref().is_some_and(looked) && details.is_complete(&published.dataset)
+        is_certified && looked && details.is_complete(&published.dataset)
     }
 
     pub(crate) fn facts(&self) -> StatusFacts {
-        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let picture = self.picture();
         // What is published meanwhile must not be healthy without its data.
         let (findings, facts) = (self.look(), self.measured(&picture));
         let reasons: Vec<String> = findings.iter().filter(|one| one.unhealthy).map(|one| one.text.clone()).collect();
@@ -158,11 +134,11 @@ impl Status {
         let covered = dataset.zip(self.details.as_ref()).map(|(dataset, details)| details.covered(dataset));
         let details = dataset.zip(covered).map(|(dataset, covered)| DetailFacts {
             mirrored: covered.mirrored as u64,
-            current: Some(covered.current as u64),
+            current: covered.current as u64,
             of: dataset.len() as u64,
             wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
         });
-        let oldest = health::oldest(self.usage, config.ttl, self.max_age);
+        let oldest = health::oldest(self.usage, &config);
         let (bytes, entries) = self.cache.size();
         let (counted, not_modified) = self.telemetry.answer_groups();
         let groups = Group::ALL.into_iter().map(Group::as_str).zip(counted).chain([("not_modified", not_modified)]);
@@ -174,13 +150,13 @@ impl Status {
             usage: self.usage.as_str().to_owned(),
             demo: self.is_demo,
             public_url: config.public_url.as_str().to_owned(),
-            listen: self.listen.clone(),
+            listen: config.listen.clone(),
             data_dir: self.data_dir.clone(),
-            admin: AdminFacts::of(&config.admin, self.admin),
-            tls: self
-                .tls
-                .as_ref()
-                .map(|tls| TlsFacts { listen: tls.listen.clone(), valid_until: tls.certificate.until().rfc3339() }),
+            admin: AdminFacts::of(&config.admin),
+            tls: config.tls.as_ref().zip(self.certificate.as_ref()).map(|(tls, certificate)| TlsFacts {
+                listen: tls.listen.clone(),
+                valid_until: certificate.until().rfc3339(),
+            }),
             snapshot: published.as_ref().map(|published| SnapshotFacts {
                 id: published.dataset.id.to_string(),
                 certificate: published.meta.certificate.as_str().to_owned(),
@@ -198,7 +174,7 @@ impl Status {
             unconfirmed: published.as_ref().is_some_and(|published| published.is_unconfirmed(instants.wall)),
             ttl_seconds: self.usage.is_confirmed().then(|| config.ttl.as_secs()),
             unhealthy_after_seconds: oldest.map(|oldest| oldest.as_secs()),
-            origin: self.origin_facts(picture, details.as_ref(), mono),
+            origin: self.origin_facts(&config.origin, picture, details.as_ref(), mono),
             terms: dataset.map(|dataset| TermFacts::of(dataset, &self.doubtful_terms())),
             volatile: meta.map(|meta| meta.volatile.iter().map(str::to_owned).collect()),
             left_out: meta.map(|meta| meta.left_out.clone()),
@@ -221,7 +197,7 @@ impl Status {
             last_error: picture.last_error.clone(),
             replica: self.replica.as_ref().map(|replica| {
                 let oldest = oldest.unwrap_or(config.ttl);
-                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current()));
+                let details_missing = details.as_ref().map(|details| details.of.saturating_sub(details.current));
                 ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
             details,
@@ -240,15 +216,21 @@ impl Status {
         self.snapshots.as_ref().map_or_else(BTreeSet::new, |snapshots| snapshots.verdicts().terms())
     }
 
-    fn origin_facts(&self, picture: &Picture, details: Option<&DetailFacts>, now: Monotonic) -> OriginFacts {
+    fn origin_facts(
+        &self,
+        config: &OriginConfig,
+        picture: &Picture,
+        details: Option<&DetailFacts>,
+        now: Monotonic,
+    ) -> OriginFacts {
         let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
         let texts = |(key, value): (&&str, &&str)| ((*key).to_owned(), (*value).to_owned());
         let eta = self.promise.lock().told(self.estimate(picture, details), now);
         OriginFacts {
-            url: self.origin_url.clone(),
-            proxy: self.origin_proxy.clone(),
+            url: config.url.as_ref().map(ToString::to_string),
+            proxy: config.url.as_ref().and_then(|url| config.proxy.shown_for(url.as_str())),
             state: state.as_str().to_owned(),
-            budget: self.budget.as_ref().map(|budget| BudgetFacts::of(&budget.view())),
+            budget: self.budget().map(|budget| BudgetFacts::of(&budget.view())),
             refreshed_at: picture.refreshed_ms.and_then(|at| WallTime::from_millis(at).rfc3339()),
             next_refresh_seconds: picture.refresh_due.map(|due| due.since(now).as_secs()),
             eta_seconds: eta,
@@ -274,19 +256,19 @@ impl Status {
             // The first page is not here yet.
             (Some((_, 0)) | None, None) => return None,
             (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
-            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current())),
+            (pass, Some(details)) => (pass.map_or(0, |(left, _)| left), details.of.saturating_sub(details.current)),
         };
         let all = self.wants_all() == Some(true);
         let stuck = all && missing > 0 && picture.details_failing >= missing;
         // Without a pass, the state is that of the last refresh, however long ago.
         let fails = if pass.is_some() { picture.is_failing() } else { picture.health.failures() > 0 };
-        let fails = fails || self.store.as_ref().is_some_and(|store| !store.works());
+        let fails = fails || self.snapshots.as_ref().is_some_and(|snapshots| !snapshots.store().works());
         // What waits for a cache before the origin ends when that says so.
         if stuck || picture.copies.is_some() || (fails && (left > 0 || missing > 0)) {
             return None;
         }
         let left = if all { left.saturating_add(missing) } else { left };
-        let limit = self.budget.as_ref()?.view().limit;
+        let limit = self.budget()?.view().limit;
         eta_seconds(left, limit, picture.pace.per_second(Instant::now()))
     }
 }

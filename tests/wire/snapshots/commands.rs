@@ -137,7 +137,6 @@ async fn a_shield_and_a_place_without_data_are_told_apart() {
     for words in [
         &["bundle", "export", "-"][..],
         &["bundle", "export", "x.gsb", "--since", ""],
-        &["bundle", "export", "x.csv"],
         &["bundle", "export", "x.csv", "--format", "csv", "--since", "ab"],
     ] {
         let (code, said) = run(&Setup::offline().arguments(words, shield.data_dir().parent().unwrap())).await;

@@ -9,7 +9,7 @@ use crate::clock::Monotonic;
 use crate::edge::serve::connections::Full;
 use crate::fleet::publisher::status::{ObjectKind, PublishState};
 use crate::fleet::replica::status::{PollOutcome, ReplicaState};
-use crate::origin::status::{OriginStatus, Picture};
+use crate::origin::status::Picture;
 use crate::origin::window::Class;
 use crate::server::admin::facts::{DetailFacts, StatusFacts};
 use crate::server::admin::process::Process;
@@ -74,7 +74,7 @@ impl<'a> Scrape<'a> {
     pub(super) fn of(status: &'a Status) -> Self {
         Self {
             facts: status.facts(),
-            picture: status.origin.as_ref().map(OriginStatus::picture).unwrap_or_default(),
+            picture: status.picture(),
             status,
             now: status.clock.now_mono(),
             publish: status.publish.as_ref().map(|publish| publish.lock().clone()),
@@ -206,7 +206,7 @@ table! {
     Gauge "grandstand_origin_failing_seconds" [] "seconds" "For how long the origin has failed since the start of the process, or sent answers that cannot be used: a mirror counts between two tries, too, a shield until the last failure, which it forgets after ten minutes without another; 0: it answers"
         = at => at.facts.origin.url.as_ref().map(|_| at.picture.failing().unwrap_or_default().as_secs_f64());
     Gauge "grandstand_origin_paused_seconds" [] "seconds" "Time until requests to the origin resume, after failures or because it asked for a pause"
-        = at => at.status.budget.as_ref().map(|budget| budget.view().paused.as_secs_f64());
+        = at => at.status.budget().map(|budget| budget.view().paused.as_secs_f64());
     Counter "grandstand_audit_samples" ["outcome"] "" "Requests compared with the origin, by outcome"
         = at => by(at.status.audits.iter().flat_map(|audits| audits.score().counts().collect::<Vec<_>>()));
     Gauge "grandstand_parity_ratio" [] "ratio" "Share of the last compared samples that equal the origin, 0 to 1"
@@ -234,7 +234,7 @@ table! {
     Counter "grandstand_cache_codings" ["outcome"] "" "Popular answers that were chosen for stronger compression, by outcome: recoded (done), turned-away (too many were waiting)"
         = at => by(at.status.cache.codings());
     Gauge "grandstand_certificate_seconds" [] "seconds" "Time until the HTTPS certificate expires; absent without HTTPS"
-        = at => at.status.tls.as_ref().map(|tls| tls.seconds_left(at.status.clock.now_wall()));
+        = at => at.status.certificate.as_ref().map(|certificate| certificate.until().seconds_since(at.status.clock.now_wall()));
     Gauge "grandstand_replica_sequence" [] "" "Number of the last head.json that the replica took"
         = at => at.facts.replica.as_ref().map(|replica| replica.sequence.unwrap_or(0));
     Gauge "grandstand_replica_behind_seconds" [] "seconds" "For how long the replica has lacked something that the object store has; 0: nothing is missing; absent until its first poll has ended"
@@ -254,11 +254,11 @@ table! {
     Counter "grandstand_publish_failures" ["reason"] "" "Failed attempts to write to the object store, by reason"
         = at => by(at.publish.iter().flat_map(|publish| publish.failures.iter().copied()));
     Gauge "grandstand_disk_failing" [] "" "Whether the data directory cannot be read or written, 0 or 1; absent without one"
-        = at => at.status.store.as_ref().map(|store| !store.works());
+        = at => at.status.snapshots.as_ref().map(|snapshots| !snapshots.store().works());
     Gauge "grandstand_store_bytes" [] "bytes" "Size of the store's file"
-        = at => at.status.store.as_ref().and_then(|store| Some(std::fs::metadata(store.path()).ok()?.len()));
+        = at => at.status.snapshots.as_ref().and_then(|snapshots| Some(std::fs::metadata(snapshots.store().path()).ok()?.len()));
     Gauge "grandstand_disk_free_bytes" [] "bytes" "Free space where the data directory lies"
-        = at => at.status.store.as_ref().and_then(|store| store.free_bytes());
+        = at => at.status.snapshots.as_ref().and_then(|snapshots| snapshots.store().free_bytes());
     Gauge "process_start_time_seconds" [] "seconds" "When the process started, in seconds since 1970"
         = at => at.process.started;
     Counter "process_cpu_seconds" [] "seconds" "CPU time, user and system"
