@@ -1,7 +1,7 @@
 //! Inferred schema of undocumented JSON values: their fields, types, how often each is there, an example.
 //!
-//! Values are collected into it; [`ValueShape::schema`] is what they have in common, as JSON Schema 2020-12. Pure.
-//! Callers: [`crate::edge::pages`].
+//! Values are collected into it; [`ValueShape::schema`] is what they have in common, as JSON Schema 2020-12, for readers or
+//! for programs that are made of it. Pure. Callers: [`crate::edge::pages`].
 
 use std::collections::BTreeMap;
 
@@ -14,6 +14,8 @@ const MAX_FIELDS_IN_ALL: usize = 2_000;
 const MAX_DEPTH: usize = 12;
 /// Longer texts are no examples, and longer names are left out, in bytes.
 const MAX_EXAMPLE: usize = 200;
+/// The longest name of a field in a program.
+const MAX_NAME: usize = 60;
 
 /// What values at one place have in common.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +33,15 @@ pub struct ValueShape {
 const TYPES: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
 const OBJECT: usize = 0;
 const ARRAY: usize = 1;
+const INTEGER: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaFor {
+    /// With an example of each value, and in `x-share` the share of the objects that have a field.
+    Readers,
+    /// Without them. Null always fits, so that programs get along with other data.
+    Programs,
+}
 
 /// The place of a value's type in [`TYPES`].
 fn type_of(value: &Value) -> usize {
@@ -39,7 +50,7 @@ fn type_of(value: &Value) -> usize {
         Value::Array(_) => ARRAY,
         Value::String(_) => 2,
         Value::Number(number) if number.is_f64() => 4,
-        Value::Number(_) => 3,
+        Value::Number(_) => INTEGER,
         Value::Bool(_) => 5,
         Value::Null => 6,
     }
@@ -64,6 +75,16 @@ impl ValueShape {
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.keys().map(String::as_str)
+    }
+
+    pub fn has_arrays(&self) -> bool {
+        self.counts[ARRAY] > 0
+    }
+
+    /// Whether each value is an object with an integer of this name.
+    pub fn has_integer(&self, name: &str) -> bool {
+        let field = self.fields.get(name).filter(|_| self.counts[OBJECT] == self.len());
+        field.is_some_and(|field| field.counts[INTEGER] == self.len() && field.len() == self.len())
     }
 
     /// Adds a value; `left`: so many fields may still be told apart.
@@ -104,48 +125,95 @@ impl ValueShape {
         self.fields.get_mut(name)
     }
 
-    /// A JSON Schema that all values fit. No field is required, and others may come. `x-share` is the share of the
-    /// objects that have a field.
-    pub fn schema(&self) -> Map<String, Value> {
+    /// A JSON Schema that all values fit. No field is required, and others may come.
+    pub fn schema(&self, whom: SchemaFor) -> Map<String, Value> {
         let kinds: Vec<usize> = (0..TYPES.len()).filter(|kind| self.counts[*kind] > 0).collect();
         // A number may be written as an integer.
-        let (integers, numbers) = (kinds.contains(&3), kinds.contains(&4));
-        let kinds: Vec<usize> = kinds.into_iter().filter(|kind| !(*kind == 3 && integers && numbers)).collect();
+        let (integers, numbers) = (kinds.contains(&INTEGER), kinds.contains(&4));
+        let kinds: Vec<usize> = kinds.into_iter().filter(|kind| !(*kind == INTEGER && integers && numbers)).collect();
         let (nested, plain): (Vec<usize>, Vec<usize>) = kinds.into_iter().partition(|kind| *kind <= ARRAY);
-        let mut schemas: Vec<Map<String, Value>> = nested.iter().map(|kind| self.nested(*kind)).collect();
-        if !plain.is_empty() {
-            let names: Vec<&str> = plain.iter().map(|kind| TYPES[*kind]).collect();
+        let mut schemas: Vec<Map<String, Value>> = nested.iter().map(|kind| self.nested(*kind, whom)).collect();
+        let mut names: Vec<&str> = plain.iter().map(|kind| TYPES[*kind]).collect();
+        if whom == SchemaFor::Programs {
+            names.retain(|name| *name != "null");
+            if nested.is_empty() && names.is_empty() {
+                return Map::new();
+            }
+            if nested.is_empty() {
+                names.push("null");
+            }
+        }
+        if !names.is_empty() {
             let mut schema = Map::new();
             schema.insert("type".to_owned(), if let [name] = *names { name.into() } else { names.into() });
-            if let Some(example) = &self.example {
+            if let Some(example) = self.example.as_ref().filter(|_| whom == SchemaFor::Readers) {
                 schema.insert("examples".to_owned(), json!([example]));
             }
             schemas.push(schema);
         }
+        if whom == SchemaFor::Programs && !nested.is_empty() {
+            schemas.push(Map::from_iter([("type".to_owned(), "null".into())]));
+        }
+        let joint = if whom == SchemaFor::Programs { "oneOf" } else { "anyOf" };
         match schemas.len() {
             0 => Map::new(),
             1 => schemas.remove(0),
             // Generators of clients fail at lists of types in which there is an array.
-            _ => Map::from_iter([("anyOf".to_owned(), schemas.into_iter().map(Value::Object).collect())]),
+            _ => Map::from_iter([(joint.to_owned(), schemas.into_iter().map(Value::Object).collect())]),
         }
     }
 
-    fn nested(&self, kind: usize) -> Map<String, Value> {
+    fn nested(&self, kind: usize, whom: SchemaFor) -> Map<String, Value> {
         let mut schema = Map::from_iter([("type".to_owned(), TYPES[kind].into())]);
         if kind == ARRAY {
-            let items = self.items.as_ref().map_or_else(Map::new, |items| items.schema());
+            let items = self.items.as_ref().map_or_else(Map::new, |items| items.schema(whom));
             schema.insert("items".to_owned(), items.into());
+            return schema;
+        }
+        if whom == SchemaFor::Programs {
+            schema.insert("properties".to_owned(), self.typed_fields(&[]).into());
+            schema.insert("additionalProperties".to_owned(), true.into());
             return schema;
         }
         let objects = self.counts[OBJECT];
         let fields = self.fields.iter().map(|(name, shape)| {
-            let mut field = shape.schema();
+            let mut field = shape.schema(whom);
             field.insert("x-share".to_owned(), share(shape.len(), objects));
             (name.clone(), Value::Object(field))
         });
         schema.insert("properties".to_owned(), Value::Object(fields.collect()));
         schema
     }
+
+    /// The fields of the objects, for programs; also if an array holds the objects. Of fields with one spelling the
+    /// documented one is taken, else a plain one: `id`, not `@id`.
+    pub fn typed_fields(&self, documented: &[&str]) -> Map<String, Value> {
+        if self.counts[OBJECT] == 0 {
+            return self.items.as_ref().map(|items| items.typed_fields(documented)).unwrap_or_default();
+        }
+        let mut spellings: Vec<String> = documented.iter().map(|name| spelling(name)).collect();
+        let mut typed = Map::new();
+        let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let mut fields: Vec<(&String, &Self)> = self.fields.iter().collect();
+        fields.sort_by_key(|(name, _)| !is_plain(name));
+        for (name, field) in fields {
+            let spelling = spelling(name);
+            // Generators take `$ref` for a reference, wherever it is.
+            let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '@' | '_'));
+            let speaks = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '_' | '$' | '-' | '.');
+            let is_new = documented.contains(&name.as_str()) || !spellings.contains(&spelling);
+            if begins_well && name.len() <= MAX_NAME && name.chars().all(speaks) && is_new {
+                spellings.push(spelling);
+                typed.insert(name.clone(), field.schema(SchemaFor::Programs).into());
+            }
+        }
+        typed
+    }
+}
+
+/// A name as programs have it: names that are the same, or none, to a program would break it.
+fn spelling(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
 /// To a thousandth; never 1 or 0 unless it is all or none.
@@ -174,7 +242,7 @@ mod tests {
     }
 
     fn schema(values: &[Value]) -> Value {
-        Value::Object(shape(values).schema())
+        Value::Object(shape(values).schema(SchemaFor::Readers))
     }
 
     #[test]
@@ -247,7 +315,7 @@ mod tests {
 
     /// As a validator reads the part of JSON Schema that is used here.
     fn fits(value: &Value, schema: &Value) -> bool {
-        if let Some(any) = schema.get("anyOf").and_then(Value::as_array) {
+        if let Some(any) = schema.get("anyOf").or(schema.get("oneOf")).and_then(Value::as_array) {
             return any.iter().any(|schema| fits(value, schema));
         }
         let is = |name: &str| match name {
@@ -272,9 +340,11 @@ mod tests {
     proptest! {
         #[test]
         fn every_value_fits(values in prop::collection::vec(any_json(), 1..8)) {
-            let schema = schema(&values);
-            for value in &values {
-                prop_assert!(fits(value, &schema), "{value} does not fit {schema}");
+            for whom in [SchemaFor::Readers, SchemaFor::Programs] {
+                let schema = Value::Object(shape(&values).schema(whom));
+                for value in &values {
+                    prop_assert!(fits(value, &schema), "{value} does not fit {schema}");
+                }
             }
         }
     }

@@ -126,11 +126,6 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &De
             "total" => Filling::Json(total.to_string()),
             "listing" => Filling::Json(listing.to_string()),
             "fields_of_a_listing" => Filling::Json(described.listing.to_string()),
-            "of_every_listing" => Filling::Json(described.of_every_listing.to_string()),
-            "example_detail" => {
-                Filling::Json(described.example.as_ref().map_or_else(|| listing.to_string(), Value::to_string))
-            }
-            "of_every_detail" => Filling::Json(described.of_every_detail.to_string()),
             "fields_of_a_detail" => Filling::Json(described.detail.to_string()),
             "detail" => Filling::Json(described.detail_body.to_string()),
             "taxonomy" => Filling::Json(described.taxonomy.to_string()),

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api::json;
 use crate::api::listing::ListingId;
-use crate::api::schema::ValueShape;
+use crate::api::schema::{SchemaFor, ValueShape};
 use crate::data::details::Details;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
@@ -20,8 +20,6 @@ use super::Last;
 const MOST_READ: usize = 50_000;
 /// How many details are read at once.
 const AT_ONCE: usize = 1_000;
-/// The longest name of a field in a program.
-const MAX_NAME: usize = 60;
 
 /// The documented fields of a listing: name, type, description.
 const DOCUMENTED: [(&str, &str, &str); 11] = [
@@ -124,7 +122,7 @@ pub(super) fn document(seen: &Seen, title: &str, public_url: &str, path: &str) -
         "x-values": seen.shape.len(),
         "x-of": seen.of,
     });
-    let mut whole = seen.shape.schema();
+    let mut whole = seen.shape.schema(SchemaFor::Readers);
     whole.extend(head.as_object().cloned().unwrap_or_default());
     format!("{:#}\n", Value::Object(whole))
 }
@@ -134,11 +132,6 @@ pub(super) struct Described {
     /// The fields of a listing, and those of a detail.
     pub listing: Value,
     pub detail: Value,
-    /// The names of those that every listing has, and every detail.
-    pub of_every_listing: Value,
-    pub of_every_detail: Value,
-    /// A detail with the fields that every one has; `None`: a listing is one, as far as is known.
-    pub example: Option<Value>,
     /// A detail: the object, or an array that holds it.
     pub detail_body: Value,
     /// The terms of a kind: an object that holds them, or an array.
@@ -149,19 +142,13 @@ impl Described {
     /// `taxonomies`: the texts of all kinds.
     pub(super) fn of(listings: Option<&Seen>, details: Option<&Seen>, taxonomies: &[Arc<str>]) -> Self {
         let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
-        let of_details = details.map(|seen| seen.shape.schema()).unwrap_or_default();
-        let has_arrays = forms(&of_details).any(|form| form.get("type").is_some_and(|kind| kind == "array"));
         let is_array = |text: &Arc<str>| text.trim_start().starts_with('[');
         let (arrays, all) = (taxonomies.iter().filter(|text| is_array(text)).count(), taxonomies.len());
         let terms = json!({"type": "array", "items": reference("Term")});
-        let (listing, detail) = (fields(listings, false), fields(details, true));
         Self {
-            of_every_listing: of_every(listings, &listing),
-            of_every_detail: of_every(details, &detail),
-            example: details.and_then(whole).map(|schema| example(&schema)),
-            listing,
-            detail,
-            detail_body: if has_arrays {
+            listing: fields(listings, false),
+            detail: fields(details, true),
+            detail_body: if details.is_some_and(|seen| seen.shape.has_arrays()) {
                 json!({"anyOf": [reference("Venue"), {"type": "array", "items": {}}]})
             } else {
                 reference("Venue")
@@ -175,51 +162,14 @@ impl Described {
     }
 }
 
-/// Whether each of the objects that fit a schema has an id, and nothing else does.
-fn has_id(schema: &Map<String, Value>) -> bool {
-    let id = schema.get("properties").and_then(|fields| fields.get("id"));
-    id.is_some_and(|id| id["type"] == "integer" && id["x-share"] == 1)
-}
-
-/// The schema of values of which all were read, and each has a field.
-fn whole(seen: &Seen) -> Option<Map<String, Value>> {
-    (seen.shape.len() == seen.of as u64).then(|| seen.shape.schema()).filter(|schema| schema.contains_key("properties"))
-}
-
-/// A value that fits a schema: of an object, the fields that all have.
-fn example(schema: &Map<String, Value>) -> Value {
-    let first = forms(schema).next().unwrap_or(schema);
-    if let Some(fields) = first.get("properties").and_then(Value::as_object) {
-        // Generators take a `$ref` in an example for a reference.
-        let fields = fields.iter().filter(|(name, field)| field["x-share"] == 1 && !name.starts_with('$'));
-        let shown = fields.filter_map(|(name, field)| Some((name.clone(), example(field.as_object()?))));
-        return Value::Object(shown.collect());
-    }
-    match first.get("type") {
-        Some(kind) if kind == "array" => json!([]),
-        _ => first.get("examples").map_or(Value::Null, |examples| examples[0].clone()),
-    }
-}
-
-/// The names of the fields that every value has: an id that cannot be null, and those that were seen in each of them.
-fn of_every(seen: Option<&Seen>, fields: &Value) -> Value {
-    let whole = seen.and_then(whole);
-    let properties = whole.as_ref().and_then(|schema| schema.get("properties"));
-    let is_in_every = |name: &str| properties.is_some_and(|fields| fields[name]["x-share"] == 1);
-    let is_certain = |(name, field): &(&String, &Value)| field["type"] == "integer" || is_in_every(name);
-    let certain = fields.as_object().into_iter().flatten().filter(is_certain);
-    certain.map(|(name, _)| Value::from(name.as_str())).collect()
-}
-
 /// The fields of a listing or, with `of_detail`, of a detail: those that are documented, and those that are seen.
 /// Any but an id that all have may be null, so that programs made of it get along with other data.
 fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
-    let schema = seen.map(|seen| seen.shape.schema()).unwrap_or_default();
     let of_details = OF_DETAILS.iter().filter(|_| of_detail).map(|(name, _)| *name);
     let documented: Vec<&str> = DOCUMENTED.iter().map(|(name, ..)| *name).chain(of_details).collect();
-    let mut fields = typed_fields(&schema, &documented);
+    let mut fields = seen.map(|seen| seen.shape.typed_fields(&documented)).unwrap_or_default();
     // The mirror takes no list in which it is missing or something else.
-    if !of_detail || has_id(&schema) {
+    if !of_detail || seen.is_some_and(|seen| seen.shape.has_integer("id")) {
         fields.insert("id".to_owned(), json!({"type": "integer"}));
     }
     for (name, kind, description) in DOCUMENTED {
@@ -235,83 +185,6 @@ fn fields(seen: Option<&Seen>, of_detail: bool) -> Value {
         });
     }
     fields.into()
-}
-
-fn forms(schema: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
-    let forms = schema.get("anyOf").and_then(Value::as_array).map_or(&[][..], |forms| &forms[..]);
-    forms.iter().filter_map(Value::as_object).chain([schema])
-}
-
-/// A name as programs have it: names that are the same, or none, to a program would break it.
-fn spelling(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
-}
-
-/// The fields of the objects that fit a schema, for programs; also if an array holds the objects. Of fields with one
-/// spelling the documented one is taken, else a plain one: `id`, not `@id`.
-fn typed_fields(schema: &Map<String, Value>, documented: &[&str]) -> Map<String, Value> {
-    let Some(fields) = forms(schema).find_map(|form| form.get("properties")?.as_object()) else {
-        let items = schema.get("items").and_then(Value::as_object);
-        return items.map(|items| typed_fields(items, documented)).unwrap_or_default();
-    };
-    let mut spellings: Vec<String> = documented.iter().map(|name| spelling(name)).collect();
-    let mut typed_fields = Map::new();
-    let is_plain = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-    fields.sort_by_key(|(name, _)| !is_plain(name));
-    for (name, field) in fields {
-        let spelling = spelling(name);
-        // Generators take `$ref` for a reference, wherever it is.
-        let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '@' | '_'));
-        let speaks = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '_' | '$' | '-' | '.');
-        let is_new = documented.contains(&name.as_str()) || !spellings.contains(&spelling);
-        if begins_well && name.len() <= MAX_NAME && name.chars().all(speaks) && is_new {
-            spellings.push(spelling);
-            typed_fields.insert(name.clone(), typed(field));
-        }
-    }
-    typed_fields
-}
-
-/// A schema for programs: without shares and examples, and null always fits.
-fn typed(schema: &Value) -> Value {
-    if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
-        let plain = forms.iter().map(form);
-        return json!({"oneOf": plain.chain([json!({"type": "null"})]).collect::<Vec<_>>()});
-    }
-    match schema.get("type") {
-        Some(Value::String(kind)) if kind == "object" || kind == "array" => {
-            json!({"oneOf": [form(schema), {"type": "null"}]})
-        }
-        Some(Value::String(kind)) if kind == "null" => json!({}),
-        Some(Value::String(kind)) => json!({"type": [kind, "null"]}),
-        Some(Value::Array(kinds)) => {
-            let mut kinds = kinds.clone();
-            if !kinds.iter().any(|kind| kind == "null") {
-                kinds.push("null".into());
-            }
-            json!({"type": kinds})
-        }
-        _ => json!({}),
-    }
-}
-
-fn form(schema: &Value) -> Value {
-    let Some(schema) = schema.as_object() else { return json!({}) };
-    match schema.get("type") {
-        Some(Value::String(kind)) if kind == "object" => {
-            json!({"type": kind, "properties": typed_fields(schema, &[]), "additionalProperties": true})
-        }
-        Some(Value::String(kind)) if kind == "array" => {
-            json!({"type": kind, "items": schema.get("items").map_or_else(|| json!({}), typed)})
-        }
-        Some(Value::Array(kinds)) => {
-            let kinds: Vec<&Value> = kinds.iter().filter(|kind| *kind != "null").collect();
-            if let [kind] = *kinds { json!({"type": kind}) } else { json!({"type": kinds}) }
-        }
-        Some(kind) => json!({"type": kind}),
-        None => json!({}),
-    }
 }
 
 #[cfg(test)]
@@ -370,23 +243,6 @@ mod tests {
             (&json!({"type": "integer"}), &json!({"type": ["number", "null"]}))
         );
         assert_eq!(fields["a"]["oneOf"][0]["properties"], json!({"b": {"type": ["integer", "null"]}}));
-    }
-
-    #[test]
-    fn a_field_is_required_if_every_value_has_it() {
-        let values = [json!({"id": 1, "name": null, "note": 1, "x:y": 1}), json!({"id": 2, "name": "x", "x:y": 1})];
-        let described = |of| {
-            let seen = Seen { shape: values.iter().cloned().collect(), of };
-            let described = Described::of(Some(&seen), Some(&seen), &[]);
-            (described.of_every_listing, described.of_every_detail)
-        };
-        assert_eq!(described(2), (json!(["id", "name"]), json!(["id", "name"])));
-        let seen = seen(&[json!({"id": 1, "at": {"lat": 1.5, "note": null, "$ref": "#"}, "tags": ["a"]})]);
-        let example = Described::of(None, Some(&seen), &[]).example;
-        assert_eq!(example, Some(json!({"id": 1, "at": {"lat": 1.5, "note": null}, "tags": []})));
-        assert_eq!(described(3), (json!(["id"]), json!(["id"])), "the others are not known");
-        let none = Described::of(None, None, &[]);
-        assert_eq!((none.of_every_listing, none.of_every_detail, none.example), (json!(["id"]), json!([]), None));
     }
 
     #[test]
