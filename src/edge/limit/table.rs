@@ -10,12 +10,14 @@
 //! admissions, the one that was ranked there first goes first. Callers: [`super`], under its lock, with times in
 //! nanoseconds.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
+
+use foldhash::quality::RandomState;
 
 use crate::clock::ceil_seconds;
 
-use super::slots::{Index, Lists, Slot, Wheel};
+use super::slots::{Lists, Slot, Wheel};
 use super::{ClientKey, Decision, WINDOW};
 
 /// How many windows a decision tidies up. An admission adds one window to tidy up later, so two keep up with any load,
@@ -31,7 +33,8 @@ pub(super) struct WindowTable {
     most: usize,
     windows: Vec<Window>,
     free: Vec<Slot>,
-    index: Index,
+    /// Its hash is seeded: clients choose their addresses, and could make them collide.
+    index: HashMap<ClientKey, Slot, RandomState>,
     ranks: Lists,
     /// No rank below this has a window.
     lowest: usize,
@@ -45,7 +48,6 @@ pub(super) struct WindowTable {
 struct Window {
     log: Log,
     key: ClientKey,
-    hash: u32,
 }
 
 impl WindowTable {
@@ -54,7 +56,7 @@ impl WindowTable {
             most,
             windows: Vec::with_capacity(most.min(RESERVED)),
             free: Vec::new(),
-            index: Index::new(most),
+            index: HashMap::with_capacity_and_hasher(most.min(RESERVED), RandomState::default()),
             ranks: Lists::new(RANKS as usize + 1),
             lowest: 1,
             wheel: Wheel::new(),
@@ -71,10 +73,10 @@ impl WindowTable {
         self.windows.len() - self.free.len()
     }
 
-    pub(super) fn admit(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) -> Decision {
+    pub(super) fn admit(&mut self, key: ClientKey, quota: u32, now: u64) -> Decision {
         let now = self.move_to(now);
-        let Some(slot) = self.find(key, hash) else {
-            self.open(key, hash, now);
+        let Some(slot) = self.find(key) else {
+            self.open(key, now);
             return admitted(quota, 1, now.saturating_add(WINDOW), now);
         };
         let log = &mut self.windows[slot as usize].log;
@@ -88,11 +90,11 @@ impl WindowTable {
     }
 
     /// Counts an admission that was asked for at `asked` and decided elsewhere by `now`, unless the window is full.
-    pub(super) fn note(&mut self, key: ClientKey, hash: u32, quota: u32, asked: u64, now: u64) -> Result<(), Decision> {
+    pub(super) fn note(&mut self, key: ClientKey, quota: u32, asked: u64, now: u64) -> Result<(), Decision> {
         let now = self.move_to(now);
         let asked = asked.min(now);
-        let Some(slot) = self.find(key, hash) else {
-            self.open(key, hash, asked);
+        let Some(slot) = self.find(key) else {
+            self.open(key, asked);
             return Ok(());
         };
         let log = &mut self.windows[slot as usize].log;
@@ -104,9 +106,9 @@ impl WindowTable {
         Ok(())
     }
 
-    pub(super) fn peek(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) -> Decision {
+    pub(super) fn peek(&mut self, key: ClientKey, quota: u32, now: u64) -> Decision {
         let now = self.move_to(now);
-        let Some(slot) = self.find(key, hash) else {
+        let Some(slot) = self.find(key) else {
             return admitted(quota, 0, now, now);
         };
         let log = &mut self.windows[slot as usize].log;
@@ -125,15 +127,15 @@ impl WindowTable {
         self.latest
     }
 
-    fn find(&self, key: ClientKey, hash: u32) -> Option<Slot> {
-        self.index.find(hash, |slot| self.windows[slot as usize].key == key)
+    fn find(&self, key: ClientKey) -> Option<Slot> {
+        self.index.get(&key).copied()
     }
 
-    fn open(&mut self, key: ClientKey, hash: u32, now: u64) {
+    fn open(&mut self, key: ClientKey, now: u64) {
         if self.windows() >= self.most {
             self.make_room();
         }
-        let window = Window { log: Log(VecDeque::from([now])), key, hash };
+        let window = Window { log: Log(VecDeque::from([now])), key };
         let slot = if let Some(slot) = self.free.pop() {
             self.windows[slot as usize] = window;
             slot
@@ -141,7 +143,7 @@ impl WindowTable {
             self.windows.push(window);
             (self.windows.len() - 1) as Slot
         };
-        self.index.insert(hash, slot);
+        self.index.insert(key, slot);
         self.rank(slot, 1);
         self.wheel.wait(slot, now.saturating_add(WINDOW));
     }
@@ -200,7 +202,7 @@ impl WindowTable {
         let window = &mut self.windows[slot as usize];
         // Gives back the memory of a long ring now rather than when the slot is used again.
         window.log = Log::default();
-        self.index.remove(window.hash, slot);
+        self.index.remove(&window.key);
         self.ranks.remove(slot);
         self.wheel.forget(slot);
         self.free.push(slot);
@@ -282,7 +284,7 @@ mod invariants {
                 let rank = self.ranks.list_of(slot);
                 assert_eq!(rank.is_none(), free.contains(&slot));
                 if let Some(rank) = rank {
-                    assert_eq!(self.find(window.key, window.hash), Some(slot));
+                    assert_eq!(self.find(window.key), Some(slot));
                     assert!(self.lowest <= rank);
                 }
             }
