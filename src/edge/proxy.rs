@@ -76,7 +76,7 @@ use crate::origin::forward::Forwarder;
 use crate::origin::health::Failures;
 use crate::origin::wire::Listener;
 use crate::protocol::cache_status::{CacheOutcome, Forwarded};
-use crate::protocol::caching::{Allowed, Policy, RequestDirectives, Reuse, ValidationReason, may_stand_in, reuse};
+use crate::protocol::caching::{Allowed, Policy, RequestDirectives, Reuse, may_stand_in, reuse};
 use crate::protocol::hops::{Caller, Trail};
 use crate::tasks::single_flight::SingleFlight;
 
@@ -216,7 +216,7 @@ impl Proxy {
             let reuse = self.reuse(stored, known, &key, &directives, now);
             let is_outdated = reuse.is_usable() && self.is_outdated(&question, stored, now);
             let is_stale = is_outdated && (has_room() || self.stands_in(known, stored));
-            if is_stale { Reuse::Validate(ValidationReason::Stale) } else { reuse }
+            if is_stale { Reuse::Validate } else { reuse }
         };
         let facts = Facts {
             kept: kept.as_ref().map(|stored| (stored.clone(), reuse(stored))),
@@ -249,8 +249,8 @@ impl Proxy {
         let why: Reason = match why {
             None if variants.is_some() => CacheOutcome::VaryMiss,
             None => CacheOutcome::Miss,
-            Some(ValidationReason::Request) => CacheOutcome::Requested,
-            Some(ValidationReason::Stale | ValidationReason::NoCache) => CacheOutcome::Revalidated,
+            Some(Reuse::Requested) => CacheOutcome::Requested,
+            Some(_) => CacheOutcome::Revalidated,
         };
         let (asker, names) = (self.asker_of(&question), names(variants.as_deref()));
         let fetch = Fetch { question, key, names, is_seen: false, kept, unconditional: false, asker, why };
@@ -261,7 +261,7 @@ impl Proxy {
     fn reuse(&self, stored: &Stored, known: bool, key: &Key, directives: &RequestDirectives, now: Monotonic) -> Reuse {
         let (age, policy) = (stored.age(now), self.policy(known));
         let wanted = reuse(&stored.terms, age, directives, &policy);
-        if wanted != Reuse::Validate(ValidationReason::Request) {
+        if wanted != Reuse::Requested {
             return wanted;
         }
         let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &policy);

@@ -174,11 +174,6 @@ impl Freshness {
             stale_if_error: grace(directives.stale_if_error),
         }
     }
-
-    /// Its age after it was stored for so long.
-    pub fn age(&self, held: Duration) -> Duration {
-        self.initial_age.saturating_add(held)
-    }
 }
 
 /// RFC 9111 §4.2.1.
@@ -241,37 +236,20 @@ pub struct Policy {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reuse {
-    Fresh {
-        /// For how much longer.
-        left: Duration,
-    },
+    /// It is fresh, or the request allows that it is stale (`max-stale`).
+    Use,
     /// It is stale; use it and refresh it in the background.
-    WhileRevalidating {
-        /// For how long it has been stale.
-        stale_for: Duration,
-    },
-    /// It is stale, and the request allows it (`max-stale`); use it.
-    Stale {
-        /// For how long it has been stale.
-        stale_for: Duration,
-    },
+    WhileRevalidating,
     /// The origin must be asked first.
-    Validate(ValidationReason),
-}
-
-/// Why the origin must be asked before a stored answer is used.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ValidationReason {
-    Stale,
-    NoCache,
-    /// The request asks for it.
-    Request,
+    Validate,
+    /// The same, because the request wants it.
+    Requested,
 }
 
 impl Reuse {
     /// Whether the stored answer is used at once.
     pub const fn is_usable(self) -> bool {
-        !matches!(self, Self::Validate(_))
+        matches!(self, Self::Use | Self::WhileRevalidating)
     }
 }
 
@@ -281,31 +259,31 @@ impl Reuse {
 pub fn reuse(terms: &Freshness, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
     let request = if policy.known { RequestDirectives::default() } else { *request };
     if terms.always_validate {
-        return Reuse::Validate(ValidationReason::NoCache);
+        return Reuse::Validate;
     }
     let too_old = request.max_age.is_some_and(|most| age > most || most.is_zero());
     if request.no_cache || too_old {
-        return Reuse::Validate(ValidationReason::Request);
+        return Reuse::Requested;
     }
     let left = terms.lifetime.saturating_sub(age);
     if !left.is_zero() {
         let enough = request.min_fresh.is_none_or(|least| left >= least);
-        return if enough { Reuse::Fresh { left } } else { Reuse::Validate(ValidationReason::Request) };
+        return if enough { Reuse::Use } else { Reuse::Requested };
     }
     let stale_for = age.saturating_sub(terms.lifetime);
     if terms.must_revalidate || terms.s_maxage {
-        return Reuse::Validate(ValidationReason::Stale);
+        return Reuse::Validate;
     }
     // RFC 9111 §5.2.1.1, §5.2.1.3: a client that wants fresh answers wants no stale ones, unless it says so.
     let wants_fresh = request.min_fresh.is_some() || (request.max_age.is_some() && request.max_stale.is_none());
     // An answer that the origin never calls fresh must be revalidated each time.
     let own = if policy.known && !terms.lifetime.is_zero() { policy.stale_while_revalidate } else { Duration::ZERO };
     if !wants_fresh && stale_for < terms.stale_while_revalidate.unwrap_or(own) {
-        return Reuse::WhileRevalidating { stale_for };
+        return Reuse::WhileRevalidating;
     }
     let tolerated = request.min_fresh.is_none()
         && request.max_stale.is_some_and(|bound| bound.is_none_or(|most| stale_for <= most));
-    if tolerated { Reuse::Stale { stale_for } } else { Reuse::Validate(ValidationReason::Stale) }
+    if tolerated { Reuse::Use } else { Reuse::Validate }
 }
 
 /// Whether an answer of this age may be served when the origin fails: 5xx, 429 or no answer.
@@ -370,7 +348,7 @@ fn absolute(base: &Url, target: &str) -> Url {
 mod tests {
     use super::*;
     use crate::protocol::tests::{NOW, any_headers, date, headers};
-    use Reuse::{Fresh, Stale, Validate, WhileRevalidating};
+    use Reuse::{Requested, Use, Validate, WhileRevalidating};
     use proptest::prelude::*;
     type Pairs<'a> = &'a [(&'a str, &'a str)];
 
@@ -614,7 +592,6 @@ mod tests {
             let default = default.map(Duration::from_secs);
             let terms = Freshness::of(status, &headers, &ResponseDirectives::of(&headers), exchange, default);
             prop_assert!(terms.lifetime <= MAX && terms.initial_age <= MAX);
-            prop_assert!(terms.age(Duration::MAX) == Duration::MAX);
         }
     }
 
@@ -643,34 +620,23 @@ mod tests {
     #[test]
     fn a_fresh_answer_is_used_and_a_stale_one_validated() {
         for policy in [KNOWN, UNKNOWN] {
-            assert_eq!(reusing("max-age=100", 40, "", &policy), Fresh { left: seconds(60) });
-            assert_eq!(reusing("max-age=100, must-revalidate", 40, "", &policy), Fresh { left: seconds(60) });
-            assert_eq!(reusing("max-age=100, no-cache", 0, "", &policy), Validate(ValidationReason::NoCache));
-            assert_eq!(reusing("max-age=100", 160, "", &policy), Validate(ValidationReason::Stale));
-            assert_eq!(reusing("max-age=0", 60, "", &policy), Validate(ValidationReason::Stale));
+            assert_eq!(reusing("max-age=100", 40, "", &policy), Use);
+            assert_eq!(reusing("max-age=100, must-revalidate", 40, "", &policy), Use);
+            assert_eq!(reusing("max-age=100, no-cache", 0, "", &policy), Validate);
+            assert_eq!(reusing("max-age=100", 160, "", &policy), Validate);
+            assert_eq!(reusing("max-age=0", 60, "", &policy), Validate);
         }
     }
 
     #[test]
     fn stale_while_revalidate_is_the_origins_or_for_known_endpoints_the_operators() {
-        let stale = |seconds| WhileRevalidating { stale_for: Duration::from_secs(seconds) };
         for (control, age, known, unknown) in [
-            ("max-age=100", 100, stale(0), Validate(ValidationReason::Stale)),
-            ("max-age=100", 159, stale(59), Validate(ValidationReason::Stale)),
-            ("max-age=100", 160, Validate(ValidationReason::Stale), Validate(ValidationReason::Stale)),
-            ("max-age=1, stale-while-revalidate=4", 3, stale(2), stale(2)),
-            (
-                "max-age=1, stale-while-revalidate=4",
-                5,
-                Validate(ValidationReason::Stale),
-                Validate(ValidationReason::Stale),
-            ),
-            (
-                "max-age=1, stale-while-revalidate=0",
-                1,
-                Validate(ValidationReason::Stale),
-                Validate(ValidationReason::Stale),
-            ),
+            ("max-age=100", 100, WhileRevalidating, Validate),
+            ("max-age=100", 159, WhileRevalidating, Validate),
+            ("max-age=100", 160, Validate, Validate),
+            ("max-age=1, stale-while-revalidate=4", 3, WhileRevalidating, WhileRevalidating),
+            ("max-age=1, stale-while-revalidate=4", 5, Validate, Validate),
+            ("max-age=1, stale-while-revalidate=0", 1, Validate, Validate),
         ] {
             assert_eq!(reusing(control, age, "", &KNOWN), known, "{control} {age}");
             assert_eq!(reusing(control, age, "", &UNKNOWN), unknown, "{control} {age}");
@@ -685,29 +651,24 @@ mod tests {
     #[test]
     fn requests_are_heard_on_unknown_paths_only() {
         for (control, age, request, expected) in [
-            ("max-age=100000", 3, "max-age=0", Validate(ValidationReason::Request)),
-            ("max-age=100000", 3, "max-age=1", Validate(ValidationReason::Request)),
-            ("max-age=100000", 0, "max-age=0", Validate(ValidationReason::Request)),
-            ("max-age=100000", 1800, "max-age=600", Validate(ValidationReason::Request)),
-            ("max-age=100", 40, "max-age=600", Fresh { left: seconds(60) }),
-            ("max-age=1500", 0, "min-fresh=2000", Validate(ValidationReason::Request)),
-            ("max-age=1500", 1000, "min-fresh=1000", Validate(ValidationReason::Request)),
-            ("max-age=1500", 1000, "min-fresh=100", Fresh { left: seconds(500) }),
-            ("max-age=3600", 0, "no-cache", Validate(ValidationReason::Request)),
-            ("max-age=3600", 600, "no-store", Fresh { left: seconds(3000) }),
-            ("max-age=2", 5, "max-stale=1000", Stale { stale_for: seconds(3) }),
-            ("max-age=2", 5, "max-stale", Stale { stale_for: seconds(3) }),
-            ("max-age=2", 5, "max-stale=2", Validate(ValidationReason::Stale)),
-            ("max-age=2", 5, "max-stale, no-cache", Validate(ValidationReason::Request)),
-            ("max-age=2", 5, "max-stale, min-fresh=1", Validate(ValidationReason::Stale)),
-            ("max-age=2, stale-while-revalidate=9", 5, "max-age=60", Validate(ValidationReason::Stale)),
-            (
-                "max-age=2, stale-while-revalidate=9",
-                5,
-                "max-age=60, max-stale",
-                WhileRevalidating { stale_for: seconds(3) },
-            ),
-            ("max-age=2, must-revalidate", 5, "max-stale", Validate(ValidationReason::Stale)),
+            ("max-age=100000", 3, "max-age=0", Requested),
+            ("max-age=100000", 3, "max-age=1", Requested),
+            ("max-age=100000", 0, "max-age=0", Requested),
+            ("max-age=100000", 1800, "max-age=600", Requested),
+            ("max-age=100", 40, "max-age=600", Use),
+            ("max-age=1500", 0, "min-fresh=2000", Requested),
+            ("max-age=1500", 1000, "min-fresh=1000", Requested),
+            ("max-age=1500", 1000, "min-fresh=100", Use),
+            ("max-age=3600", 0, "no-cache", Requested),
+            ("max-age=3600", 600, "no-store", Use),
+            ("max-age=2", 5, "max-stale=1000", Use),
+            ("max-age=2", 5, "max-stale", Use),
+            ("max-age=2", 5, "max-stale=2", Validate),
+            ("max-age=2", 5, "max-stale, no-cache", Requested),
+            ("max-age=2", 5, "max-stale, min-fresh=1", Validate),
+            ("max-age=2, stale-while-revalidate=9", 5, "max-age=60", Validate),
+            ("max-age=2, stale-while-revalidate=9", 5, "max-age=60, max-stale", WhileRevalidating),
+            ("max-age=2, must-revalidate", 5, "max-stale", Validate),
         ] {
             assert_eq!(reusing(control, age, request, &UNKNOWN), expected, "{control} {age} {request}");
             assert_eq!(
@@ -794,9 +755,9 @@ mod tests {
             let (now, later) = (reuse(&terms, age, &request, &policy), reuse(&terms, age + seconds(more.into()), &request, &policy));
             prop_assert!(now.is_usable() || !later.is_usable());
             match now {
-                Fresh { left } => prop_assert_eq!(age + left, terms.lifetime),
-                WhileRevalidating { stale_for } | Stale { stale_for } => prop_assert_eq!(terms.lifetime + stale_for, age),
-                Validate(_) => {}
+                Use => prop_assert!(age < terms.lifetime || (!known && request.max_stale.is_some())),
+                WhileRevalidating => prop_assert!(age >= terms.lifetime),
+                Validate | Requested => {}
             }
         }
 

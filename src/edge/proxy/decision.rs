@@ -3,7 +3,7 @@
 //! One decision for known endpoints and other paths. Pure: it asks for [`Facts`] one by one, only as far as needed, and
 //! does nothing itself. Callers: [`super`].
 
-use crate::protocol::caching::{Reuse, ValidationReason};
+use crate::protocol::caching::Reuse;
 
 /// What the decision depends on. What is a function is asked for only if what comes before does not decide.
 pub(super) struct Facts<K, A, B, C> {
@@ -34,7 +34,7 @@ pub(super) enum Step<K, E> {
     Rest(E),
     Fetch {
         /// Why the cached answer cannot be used; `None` without one.
-        why: Option<ValidationReason>,
+        why: Option<Reuse>,
         /// Whether the fetch is for this client alone; else all who ask share it.
         alone: bool,
     },
@@ -43,12 +43,12 @@ pub(super) enum Step<K, E> {
 impl<K, E, A: FnOnce() -> bool, B: FnOnce() -> bool, C: FnOnce() -> Option<E>> Facts<K, A, B, C> {
     pub(super) fn next(self) -> Step<K, E> {
         let why = match self.kept {
-            Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
-            Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
+            Some((kept, Reuse::Use)) => return Step::Serve(kept),
+            Some((kept, Reuse::WhileRevalidating)) => return Step::ServeWhileRevalidating(kept),
             // A client with a stale answer at hand does not wait for the budget.
             // DEVIATION: stale although the origin has not failed, but has no slot (RFC 9111 §4.2.4).
-            Some((kept, Reuse::Validate(_))) if (self.must_stand_in)() => return Step::StandIn(kept),
-            Some((_, Reuse::Validate(why))) => Some(why),
+            Some((kept, _)) if (self.must_stand_in)() => return Step::StandIn(kept),
+            Some((_, why)) => Some(why),
             None => None,
         };
         if self.only_if_cached {
@@ -64,8 +64,6 @@ impl<K, E, A: FnOnce() -> bool, B: FnOnce() -> bool, C: FnOnce() -> Option<E>> F
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[derive(Clone, Copy)]
@@ -95,22 +93,20 @@ mod tests {
 
     #[test]
     fn each_rung_of_the_ladder() {
-        let span = Duration::from_secs(1);
         let kept = |reuse| Case { kept: Some(reuse), ..NOTHING };
-        let stale = Case { stands_in: true, ..kept(Reuse::Validate(ValidationReason::Stale)) };
+        let stale = Case { stands_in: true, ..kept(Reuse::Validate) };
         let fetch = |why, alone| Step::Fetch { why, alone };
         for (case, step) in [
-            (kept(Reuse::Fresh { left: span }), Step::Serve(())),
-            (kept(Reuse::Stale { stale_for: span }), Step::Serve(())),
-            (Case { resting: true, ..kept(Reuse::Fresh { left: span }) }, Step::Serve(())),
-            (kept(Reuse::WhileRevalidating { stale_for: span }), Step::ServeWhileRevalidating(())),
-            (stale, fetch(Some(ValidationReason::Stale), false)),
+            (kept(Reuse::Use), Step::Serve(())),
+            (Case { resting: true, ..kept(Reuse::Use) }, Step::Serve(())),
+            (kept(Reuse::WhileRevalidating), Step::ServeWhileRevalidating(())),
+            (stale, fetch(Some(Reuse::Validate), false)),
             (Case { has_room: false, ..stale }, Step::StandIn(())),
-            (Case { has_room: false, stands_in: false, ..stale }, fetch(Some(ValidationReason::Stale), false)),
+            (Case { has_room: false, stands_in: false, ..stale }, fetch(Some(Reuse::Validate), false)),
             (Case { resting: true, ..stale }, Step::Rest(())),
-            (Case { resting: true, alone: true, ..stale }, fetch(Some(ValidationReason::Stale), true)),
+            (Case { resting: true, alone: true, ..stale }, fetch(Some(Reuse::Validate), true)),
             (Case { only_if_cached: true, ..stale }, Step::Nothing),
-            (kept(Reuse::Validate(ValidationReason::Request)), fetch(Some(ValidationReason::Request), false)),
+            (kept(Reuse::Requested), fetch(Some(Reuse::Requested), false)),
             (NOTHING, fetch(None, false)),
             (Case { has_room: false, ..NOTHING }, fetch(None, false)),
             (Case { alone: true, ..NOTHING }, fetch(None, true)),
