@@ -4,7 +4,7 @@
 //! pieces that all readers have had are dropped, and the writer waits for readers that lag. Of several readers, those
 //! that others have waited for too long are left behind. Callers: [`super::streamed`] writes, [`crate::edge::serve`] reads.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ struct SpoolState {
     /// The held pieces, beginning with piece number `gone`; each with whether room was taken for it.
     pieces: VecDeque<(Bytes, bool)>,
     gone: u64,
+    /// All of a body that has ended, in the place of its pieces.
+    whole: Option<Bytes>,
     /// What the held pieces count.
     held: u64,
     room: Held,
@@ -56,7 +58,10 @@ struct SpoolState {
 
 #[derive(Clone, Copy, Debug)]
 struct Position {
+    /// The number of the next piece.
     next: u64,
+    /// How many bytes it has had.
+    had: usize,
     /// How long the other readers may still wait for this one.
     grace: Duration,
 }
@@ -102,31 +107,6 @@ impl SpoolState {
                 self.room.give_back(weight(&piece));
             }
         }
-    }
-
-    /// Holds a `whole` body in the place of its pieces, which had these `lengths`: small ones are joined, except where a
-    /// reader stands.
-    fn join(&mut self, mut whole: Bytes, lengths: &[usize], has_room: bool) {
-        let before = std::mem::take(&mut self.held);
-        let readers: HashSet<u64> = self.readers.values().map(|reader| reader.next).collect();
-        let mut joined: Vec<usize> = Vec::new();
-        // The number of each old piece among the new ones.
-        let mut numbers = Vec::with_capacity(lengths.len() + 1);
-        for (length, number) in lengths.iter().zip(0..) {
-            match joined.last_mut() {
-                Some(last) if *last + length <= LARGE as usize && !readers.contains(&number) => *last += length,
-                _ => joined.push(*length),
-            }
-            numbers.push(joined.len() as u64 - 1);
-        }
-        numbers.push(joined.len() as u64);
-        for reader in self.readers.values_mut() {
-            reader.next = numbers[reader.next as usize];
-        }
-        for length in joined {
-            self.push(whole.split_to(length), has_room);
-        }
-        self.room.give_back(before.saturating_sub(self.held));
     }
 }
 
@@ -242,12 +222,11 @@ impl Spool {
             let mut pieces = std::mem::take(&mut state.pieces);
             drop(state);
             pieces.push_back((last, true));
-            let lengths: Vec<usize> =
-                pieces.iter().map(|(piece, _)| piece.len()).filter(|length| *length > 0).collect();
-            let whole = if lengths.len() < 2 {
-                pieces.into_iter().map(|(piece, _)| piece).find(|piece| !piece.is_empty()).unwrap_or_default()
+            pieces.retain(|(piece, _)| !piece.is_empty());
+            let whole = if pieces.len() < 2 {
+                pieces.pop_back().map(|(piece, _)| piece).unwrap_or_default()
             } else {
-                let mut whole = BytesMut::with_capacity(lengths.iter().sum());
+                let mut whole = BytesMut::with_capacity(pieces.iter().map(|(piece, _)| piece.len()).sum());
                 // Each is dropped as soon as it is copied.
                 for (piece, _) in pieces {
                     whole.extend_from_slice(&piece);
@@ -256,12 +235,14 @@ impl Spool {
             };
             let is_stored = keep(whole.clone());
             state = self.shared.state.lock();
-            state.join(whole, &lengths, !is_stored);
             if is_stored {
                 state.room = Held::default();
             } else {
-                state.pass();
+                let beside = state.held.saturating_sub(whole.len() as u64);
+                state.room.give_back(beside);
+                state.keeps = false;
             }
+            state.whole = Some(whole);
         }
         state.end = Some(Ok(()));
         drop(state);
@@ -296,7 +277,7 @@ impl Tap {
         }
         let id = state.next_reader;
         state.next_reader += 1;
-        state.readers.insert(id, Position { next: 0, grace: GRACE });
+        state.readers.insert(id, Position { next: 0, had: 0, grace: GRACE });
         Some(Reader { shared: self.0.clone(), id })
     }
 }
@@ -316,8 +297,14 @@ impl Reader {
                     return Some(Err(broken.unwrap_or(CutShort::LeftBehind)));
                 };
                 let index = usize::try_from(position.next - state.gone).unwrap_or(usize::MAX);
-                if let Some((piece, _)) = state.pieces.get(index).cloned() {
-                    state.readers.insert(self.id, Position { next: position.next + 1, ..position });
+                let rest = |whole: &Bytes| whole.slice(position.had..whole.len().min(position.had + LARGE as usize));
+                let piece = match &state.whole {
+                    Some(whole) => Some(rest(whole)).filter(|rest| !rest.is_empty()),
+                    None => state.pieces.get(index).map(|(piece, _)| piece.clone()),
+                };
+                if let Some(piece) = piece {
+                    let had = position.had + piece.len();
+                    state.readers.insert(self.id, Position { next: position.next + 1, had, ..position });
                     state.trim();
                     drop(state);
                     self.shared.went.notify_waiters();
@@ -512,7 +499,7 @@ mod tests {
     async fn small_pieces_count_more_than_their_bytes_and_end_as_large_ones() {
         let byte = Bytes::from_static(b"1");
         let spool = Spool::new(true, None, room());
-        let (tap, shared) = (spool.tap(), spool.shared.clone());
+        let tap = spool.tap();
         let (mut first, second) = (tap.reader().unwrap(), tap.reader().unwrap());
         for _ in 0..1000 {
             assert!(spool.keep(&byte));
@@ -521,7 +508,6 @@ mod tests {
             first.next().await.unwrap().unwrap();
         }
         spool.finish(byte.clone(), |_| true);
-        assert_eq!(shared.state.lock().pieces.len(), 2, "where a reader stands a piece ends");
         assert_eq!(all(first).await.unwrap(), b"1".repeat(701));
         assert_eq!(all(second).await.unwrap(), b"1".repeat(1001));
         assert_eq!(all(tap.reader().unwrap()).await.unwrap(), b"1".repeat(1001));
