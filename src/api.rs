@@ -24,5 +24,6 @@ pub mod render;
 pub mod route;
 pub mod schema;
 pub(crate) mod shape;
+pub(crate) mod states;
 pub mod taxonomy;
 pub(crate) mod values;

@@ -10,7 +10,6 @@ mod order;
 pub(crate) mod places;
 mod plan;
 mod ranks;
-mod states;
 mod words;
 
 use std::net::IpAddr;

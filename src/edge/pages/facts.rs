@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crate::api::json::{self, Picked};
 use crate::api::listing::{Summary, Venue};
+use crate::api::states;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
@@ -15,7 +16,6 @@ use crate::protocol::excerpt;
 
 use super::detail::plain;
 use super::room::{MOST_OF_A_TEXT, PageRoom};
-use super::tiles::state_named;
 
 /// The most terms that a word may mean.
 const MOST_MEANT: usize = 5;
@@ -139,7 +139,7 @@ impl<'a> PageFacts<'a> {
 
     /// The terms that someone may mean by a text that is no slug.
     pub(super) fn meant(&self, kind: TaxonomyKind, text: &str) -> Vec<&'a Term> {
-        let state = state_named(text).filter(|_| kind == TaxonomyKind::States);
+        let state = states::name_of(text).filter(|_| kind == TaxonomyKind::States);
         let wanted = plain(state.unwrap_or(text));
         let dataset = self.dataset;
         let names = |term: &'a Term| [plain(&term.slug), plain(dataset.label(kind, term))];

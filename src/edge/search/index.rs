@@ -10,6 +10,7 @@ use crate::api::facets::Facets;
 use crate::api::folding::{each_word, folded};
 use crate::api::listing::Venue;
 use crate::api::query::search::{Near, Order, Point, SearchQuery, is_filler};
+use crate::api::states;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::dataset::{Dataset, Unselected};
 use crate::data::snapshot::membership::Positions;
@@ -20,7 +21,6 @@ use super::order::{self, NameWords, OTHER_SPORT, OrderCollector, Orders, Rank};
 use super::places::{Center, NO_MATCH, Places, around};
 use super::plan::{Plan, PlannedWord};
 use super::ranks::{Part, each_match, each_match_mut};
-use super::states;
 use super::words::{Allowance, TooManyWords, WordCollector, Words};
 
 /// So much of a field is read, in bytes: an origin may send names without end.
