@@ -53,9 +53,6 @@ const MOST_DOWNLOADS: usize = 32;
 const MOST_CODED: usize = 64;
 const MOST_CODED_OF_ONE: usize = 8;
 
-/// A household may download changes so many times at once.
-const MOST_CHANGES: usize = 8;
-
 /// How many bytes of pieces are kept for other downloads of the same file, and for how long.
 const KEPT: u64 = 8 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -112,7 +109,6 @@ struct DumpsState {
     opening: FairSemaphore,
     downloads: FairSemaphore,
     coding: FairSemaphore,
-    changes: FairSemaphore,
     /// Files that are being sent, by name.
     opened: Mutex<HashMap<u128, Weak<Selection>>>,
     /// By file, and the row at which they begin.
@@ -140,7 +136,6 @@ impl Dumps {
             opening: FairSemaphore::new(OPENED_AT_ONCE, 1),
             downloads: FairSemaphore::new(usize::MAX, MOST_DOWNLOADS),
             coding: FairSemaphore::new(MOST_CODED, MOST_CODED_OF_ONE),
-            changes: FairSemaphore::new(usize::MAX, MOST_CHANGES),
             opened: Mutex::default(),
             pieces: Cache::builder().max_capacity(KEPT).weigher(weight).time_to_live(KEPT_FOR).build(),
         }))

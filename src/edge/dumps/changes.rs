@@ -21,7 +21,7 @@ impl Dumps {
     pub(crate) async fn changes(&self, since: Box<str>, client: IpAddr) -> Result<Tagged, NotSelected> {
         let state = self.0.clone();
         let household = state.settings.household(client);
-        let held = state.changes.try_take(Some(household), 1).ok_or(NotSelected::Many)?;
+        let held = state.downloads.try_take(Some(household), 1).ok_or(NotSelected::Many)?;
         // Never closed.
         let turn = state.rendering.take(Some(household), 1).await;
         blocking(move || {
@@ -54,9 +54,8 @@ impl Dumps {
                 form,
                 has_details: true,
                 name: None,
-                _held: Some(held),
             };
-            Ok((Download::of(all, state, household), published, tag))
+            Ok((Download::of(all.into(), state, household, [Some(held), None]), published, tag))
         })
         .await
     }

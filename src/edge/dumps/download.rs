@@ -111,8 +111,6 @@ pub(super) struct Selection {
     pub has_details: bool,
     /// The name of the file, under which its pieces are shared; `None`: nobody else asks for it.
     pub name: Option<u128>,
-    /// Counts as one of the client's downloads of changes, until it is dropped.
-    pub _held: Option<FairPermit>,
 }
 
 /// A piece, and how many rows are sent with it; `None`: it is the last one.
@@ -188,7 +186,7 @@ impl Chosen {
                 let (dataset, details) = (&published.dataset, &state.details);
                 let form = RowForm::of(kind, dataset, &rows, details, bom)?;
                 let (removed, has_details) = (Vec::new(), kind.has_details());
-                let all = Selection { published, rows, removed, form, has_details, name: Some(name), _held: None };
+                let all = Selection { published, rows, removed, form, has_details, name: Some(name) };
                 let all = Arc::new(all);
                 let mut opened = state.opened.lock();
                 opened.retain(|_, all| all.strong_count() > 0);
@@ -196,8 +194,7 @@ impl Chosen {
                 all
             };
             let encoder = Encoder::of(coding).map_err(DumpError::from)?;
-            let held = [Some(download), coded];
-            Ok(Download { state, all, sent: Some(0), replaced: None, encoder, household, _held: held })
+            Ok(Download { encoder, ..Download::of(all, state, household, [Some(download), coded]) })
         })
         .await
     }
@@ -209,8 +206,13 @@ async fn turn(shares: &FairSemaphore, household: IpAddr) -> Result<FairPermit, N
 }
 
 impl Download {
-    pub(super) fn of(all: Selection, state: Arc<DumpsState>, household: IpAddr) -> Self {
-        Self { state, all: Arc::new(all), sent: Some(0), replaced: None, encoder: None, household, _held: [None, None] }
+    pub(super) fn of(
+        all: Arc<Selection>,
+        state: Arc<DumpsState>,
+        household: IpAddr,
+        held: [Option<FairPermit>; 2],
+    ) -> Self {
+        Self { state, all, sent: Some(0), replaced: None, encoder: None, household, _held: held }
     }
 
     /// The next piece; `None` at the end. Fails when the snapshot was replaced more than [`PATIENCE`] ago.

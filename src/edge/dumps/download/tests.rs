@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::MOST_CHANGES;
+use super::super::MOST_DOWNLOADS;
 use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
@@ -124,7 +124,7 @@ async fn a_client_downloads_changes_a_few_times_at_once_and_others_as_well() {
     let id = rig.snapshots.current().get().unwrap().dataset.id.to_string();
     let asked = |client| rig.dumps.changes(id.as_str().into(), client);
     let mut begun = Vec::new();
-    for _ in 0..MOST_CHANGES {
+    for _ in 0..MOST_DOWNLOADS {
         begun.push(asked(CLIENT).await.unwrap());
     }
     assert!(matches!(asked(CLIENT).await, Err(NotSelected::Many)));
