@@ -37,7 +37,7 @@ use crate::telemetry::access::{InEffect, Line, LogField};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
-use admit::{Admission, Admitted, Incoming, PageTarget, Rules, Target, View};
+use admit::{Admission, Admitted, Incoming, Rules, Target, View};
 use compose::{Answer, Asked, ConstantHeaders};
 use documents::ErrorPages;
 use find::{Finder, Found, failed};
@@ -110,7 +110,7 @@ impl Responder {
         }
         let Admitted { admission, route, client, limit, conditional, trail } = incoming.admit(began, decided);
         let is_made = matches!(&admission, Admission::Admitted { target, .. }
-            if !matches!(target, Target::Page(PageTarget::Probe(_))));
+            if !matches!(target, Target::Probe(_)));
         if is_made && !unread.has_room() {
             Box::pin(unread.room()).await?;
             now = self.clock.now();
@@ -133,11 +133,9 @@ impl Responder {
                     }
                     None => constant_headers.problem(plain(), &Problem::unknown_path(&target[..])),
                 },
-                Target::Page(PageTarget::Moved(to)) => documents::moved(plain(), to),
-                Target::Page(PageTarget::Probe(probe)) => {
-                    documents::probe(plain(), self.finder.probed(probe, self.telemetry.stops()))
-                }
-                Target::Page(PageTarget::Document(wanted)) => {
+                Target::Moved(to) => documents::moved(plain(), to),
+                Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe, self.telemetry.stops())),
+                Target::Document(wanted) => {
                     let found = Box::pin(self.finder.document(wanted, coding, client, unread)).await;
                     self.compose(
                         constant_headers,

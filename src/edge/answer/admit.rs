@@ -73,7 +73,11 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Api(ApiTarget),
-    Page(PageTarget),
+    Document(WantedDocument),
+    /// Another path; relative, because the client's paths may have more in front.
+    Moved(HeaderValue),
+    /// `/livez` or `/readyz`.
+    Probe(HealthCheck),
     File(FileTarget),
     /// A path that is forwarded to the origin: path and raw query to send, without the path of `public_url`.
     Pass(Box<[u8]>),
@@ -116,16 +120,6 @@ impl ApiTarget {
             Self::Detail(_) | Self::NoListing(_) | Self::Changes { .. } | Self::Search(_) => None,
         }
     }
-}
-
-/// What this server says of itself and its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PageTarget {
-    Document(WantedDocument),
-    /// Another path; relative, because the client's paths may have more in front.
-    Moved(HeaderValue),
-    /// `/livez` or `/readyz`.
-    Probe(HealthCheck),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -373,7 +367,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         return Err(Problem::method_not_allowed(view.method.as_str(), ALLOW));
     }
     check_body(view, noted)?;
-    let page = |document| Ok(Target::Page(PageTarget::Document(document)));
+    let page = |document| Ok(Target::Document(document));
     match routed.route {
         Route::List => list(routed.query).map(Target::Api),
         Route::Taxonomy(kind) => Ok(Target::Api(ApiTarget::Taxonomy { kind, pin: parse(routed.query)?.snapshot })),
@@ -409,7 +403,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             moved(&format!("../{name}{query}"), path)
         }
         Route::Files => moved(if path.ends_with('/') { "../#files" } else { "./#files" }, path),
-        Route::Probe(probe) => Ok(Target::Page(PageTarget::Probe(probe))),
+        Route::Probe(probe) => Ok(Target::Probe(probe)),
         Route::Unknown => Err(Problem::unknown_path(path)),
     }
 }
@@ -434,7 +428,7 @@ fn list(raw: &str) -> Result<ApiTarget, Problem> {
 }
 
 fn moved(to: &str, path: &str) -> Result<Target, Problem> {
-    HeaderValue::from_str(to).map(|to| Target::Page(PageTarget::Moved(to))).map_err(|_| Problem::unknown_path(path))
+    HeaderValue::from_str(to).map(|to| Target::Moved(to)).map_err(|_| Problem::unknown_path(path))
 }
 
 fn parse(query: &str) -> Result<Parameters, Problem> {
