@@ -167,6 +167,7 @@ fn heads(c: &mut Criterion) {
             published: Arc::clone(&published),
             forwarded: None,
             pinned: false,
+            is_provisional: false,
         };
         let mut buffer = Vec::new();
         group.bench_function(name, |b| {

@@ -186,7 +186,6 @@ impl Responder {
                 constant_headers.document(asked, &document, published.as_deref())
             }
             Found::Problem(problem) => constant_headers.problem(asked, &problem),
-            Found::Provisional(ours) => self.compose(constant_headers, Asked { provisional: true, ..asked }, *ours),
         }
     }
 

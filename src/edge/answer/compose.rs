@@ -73,8 +73,6 @@ pub struct Asked<'a> {
     pub conditional: bool,
     /// Whether the endpoint is one that is passed through.
     pub passes: bool,
-    /// Whether the answer is ours only because the origin gave none: nobody may keep it.
-    pub provisional: bool,
     /// What makes a page of an error, for who wants one; `None`: errors are documents for programs.
     pub pages: Option<ErrorPages<'a>>,
 }
@@ -82,8 +80,8 @@ pub struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// Without conditions, of a known endpoint, for a client that likes no coding.
     pub const fn of(method: &'a Method, headers: &'a HeaderMap, limit: Decision, now: Now) -> Self {
-        let (conditional, passes, provisional) = (false, false, false);
-        Self { method, headers, limit, now, coding: Coding::Identity, conditional, passes, provisional, pages: None }
+        let (conditional, passes) = (false, false);
+        Self { method, headers, limit, now, coding: Coding::Identity, conditional, passes, pages: None }
     }
 
     /// The client's conditions on what has this tag.
@@ -99,6 +97,8 @@ pub struct FromSnapshot {
     pub forwarded: Option<CacheOutcome>,
     /// Whether the client named the snapshot: then the answer does not age.
     pub pinned: bool,
+    /// Whether only the origin knows the right answer, and gave none: nobody may keep ours.
+    pub is_provisional: bool,
 }
 
 impl FromSnapshot {
@@ -307,7 +307,7 @@ impl ConstantHeaders {
     }
 
     pub fn snapshot(&self, asked: Asked<'_>, found: FromSnapshot) -> Answer {
-        let FromSnapshot { reply, published, forwarded, pinned } = &found;
+        let FromSnapshot { reply, published, forwarded, pinned, is_provisional } = &found;
         let ages = self.ages && !pinned;
         let age = self.age(published, asked.now);
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl: ages.then(|| self.ttl - i64::from(age)) });
@@ -325,11 +325,11 @@ impl ConstantHeaders {
                 answer.body = Body::of(asked.method, variant.body.clone());
             }
         }
-        if asked.provisional {
+        if *is_provisional {
             std::mem::replace(&mut answer.shape, AnswerShape::Any)
                 .put(HeaderValue::from_static(NO_STORE), &mut answer.fields);
         }
-        answer.age = self.lifetime(ages.then_some(age), asked.provisional);
+        answer.age = self.lifetime(ages.then_some(age), *is_provisional);
         answer.found = Some((found, length));
         answer
     }
@@ -368,8 +368,7 @@ impl ConstantHeaders {
         };
         fields.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         fields.put_number(&fields::CONTENT_LENGTH, body.len() as u64);
-        let cache_control = if asked.provisional { NO_STORE } else { problem.cache_control() };
-        fields.put_static(&fields::CACHE_CONTROL, cache_control);
+        fields.put_static(&fields::CACHE_CONTROL, problem.cache_control());
         if let Some(seconds) = problem.retry_after() {
             fields.put_number(&fields::RETRY_AFTER, seconds);
         }

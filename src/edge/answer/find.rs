@@ -49,14 +49,20 @@ pub(crate) enum Found {
         published: Option<Arc<Snapshot>>,
     },
     Problem(Problem),
-    /// Our own answer where only the origin knows the right one, and gave none: nobody may keep it.
-    Provisional(Box<Found>),
 }
 
 impl Found {
     /// What the snapshot answers without the origin. `pinned`: the client named it.
     fn of_snapshot(reply: Arc<Reply>, published: Arc<Snapshot>, pinned: bool) -> Self {
-        Self::Snapshot(FromSnapshot { reply, published, forwarded: None, pinned })
+        Self::Snapshot(FromSnapshot { reply, published, forwarded: None, pinned, is_provisional: false })
+    }
+
+    /// Our own answer in place of the origin's.
+    fn provisional(mut self) -> Self {
+        if let Self::Snapshot(found) = &mut self {
+            found.is_provisional = true;
+        }
+        self
     }
 }
 
@@ -100,11 +106,10 @@ impl Finder {
     pub(crate) async fn find(&self, target: ApiTarget, coding: Coding, client: Caller) -> Found {
         let found = self.look_up(target, &client).await.unwrap_or_else(Found::Problem);
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
-        let shown = if let Found::Provisional(ours) = &found { ours } else { &found };
-        match shown {
+        match &found {
             Found::Snapshot(FromSnapshot { reply, .. }) => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
-            Found::Document { .. } | Found::Problem(_) | Found::Provisional(_) => {}
+            Found::Document { .. } | Found::Problem(_) => {}
         }
         found
     }

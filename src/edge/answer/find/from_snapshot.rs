@@ -275,7 +275,9 @@ impl Finder {
         // DEVIATION: with our tag and the snapshot's `Age`, although the origin has just sent it: the next request
         // finds it stored, and must get the same.
         if forwarded.is_some() {
-            return Ok(Found::Snapshot(FromSnapshot { reply: Arc::new(made), published, forwarded, pinned: false }));
+            let reply = Arc::new(made);
+            let found = FromSnapshot { reply, published, forwarded, pinned: false, is_provisional: false };
+            return Ok(Found::Snapshot(found));
         }
         let key = Key::Detail(id);
         let reply = self.cache.settle_reply(key.clone(), kept.clone(), made);

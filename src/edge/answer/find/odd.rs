@@ -30,16 +30,6 @@ pub(super) enum OddFound {
     Table,
 }
 
-impl Found {
-    /// Our own answer in place of the origin's.
-    pub(super) fn provisional(self) -> Self {
-        match self {
-            Self::Provisional(ours) => Self::Provisional(ours),
-            ours => Self::Provisional(Box::new(ours)),
-        }
-    }
-}
-
 impl Finder {
     /// Whether the origin may be asked beside this snapshot: not if the client named it, because the origin has only its
     /// present data.
@@ -138,11 +128,7 @@ impl Finder {
             }
             OddFound::Through(path) => self.spare(&path, client).await,
             OddFound::AsAsked | OddFound::Table => {
-                let ours = match ours {
-                    Ok(query) => Box::pin(self.list(named, query, None, client)).await,
-                    Err(problem) => Err(problem),
-                };
-                Ok(ours.unwrap_or_else(Found::Problem).provisional())
+                Box::pin(self.list(named, ours?, None, client)).await.map(Found::provisional)
             }
         }
     }

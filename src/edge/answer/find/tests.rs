@@ -142,7 +142,6 @@ fn shown(found: Found) -> Shown {
         Found::Problem(problem) => panic!("{problem:?}"),
         Found::Through { .. } => panic!("read through"),
         Found::Document { .. } => panic!("a page"),
-        Found::Provisional(ours) => shown(*ours),
     }
 }
 
@@ -216,7 +215,7 @@ async fn what_is_found_to_differ_is_not_answered_from_the_cache_either() {
     // The right listings in another order are better than none, but nobody keeps them.
     let told = Told::of_assumptions(["order"]);
     rig.finder.verdicts.change(|table| *table = Table::of_told(&told, true));
-    assert!(matches!(rig.list(states).await, Found::Provisional(_)));
+    assert!(matches!(rig.list(states).await, Found::Snapshot(FromSnapshot { is_provisional: true, .. })));
 }
 
 #[tokio::test]
@@ -274,6 +273,6 @@ async fn a_page_that_became_odd_does_not_enter_the_cache_in_place_of_the_old_one
     assert!(before.is_some());
     rig.finder.current.swap(dataset(content(20, "fewer")), meta(3_000_000), 3);
     // Nobody can be asked what a page beyond the last is.
-    assert!(matches!(rig.list(page).await, Found::Provisional(_)));
+    assert!(matches!(rig.list(page).await, Found::Snapshot(FromSnapshot { is_provisional: true, .. })));
     assert_eq!(epoch(), before, "it would hide a meaning that is found later");
 }
