@@ -44,21 +44,10 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Refused {
-    #[error("the connection failed: {0}")]
-    Broken(#[from] std::io::Error),
-    #[error("{0}")]
-    Handshake(#[from] Box<pingora::Error>),
-    #[error("the client stopped during the handshake")]
-    Silent,
-    #[error("the system clock shows a time before 1970; set the clock, because TLS needs the right time")]
-    NoTime,
-    #[error("the client does not speak TLS")]
-    NotTls,
-    #[error("the client agreed on HTTP/2, but sends something else")]
-    NotHttp2,
-}
+/// Why there is no TLS, for the log.
+type Refused = Box<dyn std::error::Error + Send + Sync>;
+
+const NOT_TLS: &str = "the client does not speak TLS";
 
 /// Makes TLS connections and hands them to a [`Gate`].
 pub(crate) struct TlsGate {
@@ -90,15 +79,17 @@ impl TlsGate {
             if first[0].is_ascii_uppercase() {
                 self.gate.refuse_plain(tcp, peer).await;
             }
-            return Err(Refused::NotTls);
+            return Err(NOT_TLS.into());
         }
         hello(&mut tcp).await?;
         if clock::is_before_1970() {
-            return Err(Refused::NoTime);
+            return Err(
+                "the system clock shows a time before 1970; set the clock, because TLS needs the right time".into()
+            );
         }
-        let place = self.handshakes.take(self.gate.counts_for(peer), 1).await.map_err(std::io::Error::other)?;
+        let place = self.handshakes.take(self.gate.counts_for(peer), 1).await?;
         let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
-        let mut stream = handshake.map_err(|_elapsed| Refused::Silent)??;
+        let mut stream = handshake.map_err(|_elapsed| "the client stopped during the handshake")??;
         // The client decides when the preface comes: waiting for it takes no place from other handshakes.
         drop(place);
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
@@ -108,7 +99,7 @@ impl TlsGate {
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).await?;
         if preface != *PREFACE {
-            return Err(Refused::NotHttp2);
+            return Err("the client agreed on HTTP/2, but sends something else".into());
         }
         Ok(Box::new(stream))
     }
@@ -154,7 +145,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
     tcp.read_exact(&mut record).await?;
     let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
     if length > MOST_RECORD {
-        return Err(Refused::NotTls);
+        return Err(NOT_TLS.into());
     }
     // At most 16 KiB for each connection, until DEADLINE has passed.
     record.resize(5 + length, 0);

@@ -251,11 +251,7 @@ impl Watched {
             renewal.files = files;
         }
         let contents = renewal.files.read();
-        let look = renewal.look(&contents, true);
-        if look == FilesLook::Unchanged {
-            tracing::info!(until = %renewal.current.until(), "the certificate files have not changed");
-        }
-        look == FilesLook::Renewed
+        renewal.look(&contents, true)
     }
 }
 
@@ -268,15 +264,6 @@ pub(crate) struct Renewal {
     known: blake3::Hash,
     /// Contents that were unusable at the first look.
     doubtful: Option<blake3::Hash>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum FilesLook {
-    Unchanged,
-    Renewed,
-    /// Perhaps one of the two files is still being replaced.
-    Doubtful,
-    Broken,
 }
 
 impl Renewal {
@@ -308,13 +295,16 @@ impl Renewal {
         Ok(Watched { renewal, _thread: Periodic::start("renewal", INTERVAL, work)? })
     }
 
-    /// Takes new and usable contents. `asked`: an operator waits for the verdict.
-    fn look(&mut self, contents: &Contents, asked: bool) -> FilesLook {
+    /// Takes new and usable contents; whether there are any. `asked`: an operator waits for the verdict.
+    fn look(&mut self, contents: &Contents, asked: bool) -> bool {
         let seen = contents.fingerprint();
         let complaint = self.current.problem.lock().is_some();
         if seen == self.known && !(asked && complaint) {
             self.doubtful = None;
-            return FilesLook::Unchanged;
+            if asked {
+                tracing::info!(until = %self.current.until(), "the certificate files have not changed");
+            }
+            return false;
         }
         let errors = match self.files.judge(contents, &self.provider) {
             Ok(certificate) => {
@@ -323,18 +313,19 @@ impl Renewal {
                 *self.current.problem.lock() = None;
                 tracing::info!(%until, "the certificate was renewed");
                 (self.known, self.doubtful) = (seen, None);
-                return FilesLook::Renewed;
+                return true;
             }
             Err(errors) => errors,
         };
         if !asked && self.doubtful != Some(seen) {
+            // Perhaps one of the two files is still being replaced.
             self.doubtful = Some(seen);
-            return FilesLook::Doubtful;
+            return false;
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
         let told = format!("the new certificate cannot be used; the old one stays: {}", errors.join("; "));
         *self.current.problem.lock() = Some(told);
         (self.known, self.doubtful) = (seen, None);
-        FilesLook::Broken
+        false
     }
 }
