@@ -94,7 +94,7 @@ impl Searches {
                 Err(error) => return tracing::error!(%error, "the search index could not be made"),
             }
         };
-        tracing::debug!(snapshot = %published.dataset.id, bytes = index.bytes(), "the search index is there");
+        tracing::debug!(snapshot = %published.dataset.id, "the search index is there");
         // Until here the snapshot before stays in memory, and its index beside the new one.
         self.0.indexed.store(Some(Arc::new(Indexed { published, index })));
     }

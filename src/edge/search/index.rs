@@ -103,15 +103,6 @@ impl SearchIndex {
         Ok(Self { words: collector.finish()?, places, orders: orders.finish(), sports, len: dataset.len() })
     }
 
-    /// Memory in bytes.
-    pub fn bytes(&self) -> usize {
-        self.words.bytes() + self.places.bytes() + self.orders.bytes()
-    }
-
-    pub fn word_count(&self) -> usize {
-        self.words.len()
-    }
-
     /// What a search takes beside its words, in nanoseconds by estimate.
     fn work(&self, query: &SearchQuery) -> usize {
         // Of a wide circle, many distances are compared.

@@ -103,11 +103,6 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Memory in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.lengths.len() * (size_of::<u8>() + 3 * size_of::<u32>())
-    }
-
     /// The place of a listing among all by reviews: what decides between equal ones.
     pub(super) fn by_reviews(&self, position: u32) -> u32 {
         self.by_reviews[position as usize]

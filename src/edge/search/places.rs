@@ -22,11 +22,6 @@ impl Places {
         Self(points.map(|point| point.unwrap_or(NOWHERE)).collect())
     }
 
-    /// Memory in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.0)
-    }
-
     /// Takes back the matches outside of some bounds.
     pub(super) fn keep_within(&self, bounds: &Bounds, ranks: &mut [Rank]) {
         for (point, rank) in self.0.iter().zip(ranks) {

@@ -168,17 +168,12 @@ fn put(out: &mut [u8], place: &mut usize, mut value: u64) {
 }
 
 impl Words {
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
     fn word(&self, at: usize) -> &str {
         &self.text[self.starts[at].0 as usize..self.starts[at + 1].0 as usize]
-    }
-
-    /// Memory in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.text.len() + size_of_val(&*self.starts) + self.occurrences.len()
     }
 
     /// The words that match a word of a query, as a beginning, too, without or with an `s` at its end, or with one typing
