@@ -203,7 +203,8 @@ impl Cache {
     /// else `made`, which replaces it and is as hot.
     pub fn renew_reply(&self, key: Key, kept: Arc<Reply>, made: Reply) -> Arc<Reply> {
         if kept.shows_the_same_as(&made) {
-            self.confirm_reply(&kept, made.epoch());
+            self.outcomes.confirmed.fetch_add(1, Ordering::Relaxed);
+            kept.confirm(made.epoch());
             return kept;
         }
         // A request that still answers from an older snapshot changes nothing.
@@ -232,12 +233,6 @@ impl Cache {
                 made
             }
         }
-    }
-
-    /// A cached reply is right in this epoch, too.
-    pub fn confirm_reply(&self, kept: &Reply, epoch: u64) {
-        self.outcomes.confirmed.fetch_add(1, Ordering::Relaxed);
-        kept.confirm(epoch);
     }
 
     /// The outcomes of replies so far, with their labels.

@@ -133,15 +133,7 @@ impl Finder {
         let pin = pinned.then(|| published.dataset.id.as_str());
         let made = render::list(published, query, found, &self.public_url, pin);
         // An open case is not cached: the reply would hide a meaning that is found later.
-        let reply = if let Some(kept) = kept.filter(|_| is_ordinary) {
-            self.cache.renew_reply(key, kept, made)
-        } else {
-            let made = Arc::new(made);
-            if !pinned && is_ordinary {
-                self.cache.keep_if_wanted(key, &made);
-            }
-            made
-        };
+        let reply = if pinned || !is_ordinary { Arc::new(made) } else { self.cache.settle_reply(key, kept, made) };
         let ours = Found::of_snapshot(reply, named.published, pinned);
         Ok(if is_provisional { ours.provisional() } else { ours })
     }
@@ -203,16 +195,7 @@ impl Finder {
             tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
             Problem::internal()
         })?;
-        let reply = if let Some(kept) = kept {
-            self.cache.renew_reply(key, kept, made)
-        } else {
-            let made = Arc::new(made);
-            if served {
-                // There are only three taxonomies, so the cache always stores them.
-                self.cache.keep_reply(key, made.clone());
-            }
-            made
-        };
+        let reply = if served { self.cache.settle_reply(key, kept, made) } else { Arc::new(made) };
         Ok(Found::of_snapshot(reply, published, pinned))
     }
 
