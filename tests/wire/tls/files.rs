@@ -105,7 +105,7 @@ async fn a_certificate_of_an_authority_is_served_with_a_warning() {
     let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
     assert!(code == 0 && said.contains(&format!("warning: {warning}")), "{said}");
     let server = setup.start().await;
-    assert_eq!(server.process.said().matches("many clients refuse it").count(), 1, "{}", server.process.said());
+    assert!(server.process.said().contains(warning), "{}", server.process.said());
     assert!(server.finding("certificate-ends").await.unwrap().contains("CA:FALSE"));
 }
 

@@ -82,7 +82,7 @@ scenes! {
         wait 1s
         & GET /api/listings/32.json | x-forwarded-for: 192.0.2.3 > 200 [1]
         join
-        asked 12..13
+        asked 10..13
     "#
 
     reads_wait_while_the_origin_wants_to_be_left_alone_and_are_then_answered: r#"
