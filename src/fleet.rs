@@ -28,3 +28,5 @@ pub mod head;
 pub(crate) mod keys;
 pub(crate) mod publisher;
 pub(crate) mod replica;
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ mod ledger;
 mod plan;
 pub(crate) mod status;
 #[cfg(test)]
-mod tests;
+pub(in crate::fleet) mod tests;
 mod write;
 
 use std::path::PathBuf;

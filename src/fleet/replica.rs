@@ -9,6 +9,8 @@ mod decide;
 mod fetch;
 pub(crate) mod status;
 mod take;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;

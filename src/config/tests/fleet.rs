@@ -32,6 +32,17 @@ fn mistakes_are_named() {
         let errors = Config::from_text(&text).unwrap_err().to_string();
         assert!(errors.contains("replica.") && errors.contains(said), "{text}: {errors}");
     }
+    for (text, said) in [
+        ("url = \"https://example.org/x\"", "publish.url: \"https://example.org/x\" is not"),
+        ("url = \"s3://me:hunter2@b/x\"", "publish.url: "),
+        ("sign_password_file = \"/none\"", "publish.sign_password_file: "),
+        ("url = \"s3://b/x\"\noptions.nonsense = \"hunter2\"", "publish.options.nonsense: "),
+        ("url = \"file:///x\"\noptions.aws_region = \"hunter2\"", "publish.options.aws_region"),
+        ("keep = \"1s\"", "publish.keep: "),
+    ] {
+        let errors = Config::from_text(&format!("[publish]\n{text}")).unwrap_err().to_string();
+        assert!(errors.contains(said) && !errors.contains("hunter2"), "{text}: {errors}");
+    }
     for text in [
         format!("{http}\nbundle.trusted_keys = [\"{KEY}\"]"),
         format!("{file}\npublish.url = \"file:///srv/other\""),

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::*;
 use crate::api::hash::Digest;
 use crate::config::Config;
+use crate::fleet::publisher::tests::liar::{L, Liar};
 
 fn place(directory: &std::path::Path) -> BundleStore {
     let text = format!("[publish]\nurl = \"file://{}/a/store\"", directory.display());
@@ -149,6 +150,98 @@ async fn an_object_that_comes_in_drops_is_given_up() {
     let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
     assert!(drips(place.read(&ObjectKey::Head, 60_000, None).await.unwrap_err()), "small objects, too");
+}
+
+/// Whatever a web server answers, nothing is taken for an object that is not one, and every call ends.
+#[tokio::test]
+async fn answers_with_odd_framing_are_errors_or_other_objects() {
+    const FIELDS: &str = "ETag: \"odd\"\r\nLast-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\n";
+    let object = FileHash { bytes: 5000, blake3: blake3::hash(&[7; 5000]).into() };
+    let long = "longer than all that is read ".repeat(300);
+    let cases = [
+        ("200 OK", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"),
+        ("200 OK", "Content-Length: 5000\r\n", "short"),
+        ("200 OK", "Content-Length: 3\r\n", "longer than it says"),
+        ("200 OK", "Content-Length: 0\r\n", ""),
+        ("206 Partial Content", "Content-Range: bytes 7-9/5000\r\nContent-Length: 3\r\n", "xyz"),
+        ("200 OK", "Content-Length: 18446744073709551616\r\n", "x"),
+        ("200 OK", "Content-Length: 3\r\nContent-Length: 4\r\n", "abcd"),
+        ("304 Not Modified", "", ""),
+        ("200 OK", "", "until the connection ends"),
+        ("204 No Content", "", ""),
+        ("200 OK", "Last-Modified: yesterday\r\nContent-Length: 2\r\n", "{}"),
+        ("302 Found", "Location: http://127.0.0.1:9/elsewhere\r\nContent-Length: 0\r\n", ""),
+        ("302 Found", "Location: /fleet/head.json\r\nContent-Length: 0\r\n", ""),
+        ("403 Forbidden", "Content-Length: 0\r\n", ""),
+        ("200 OK", "", &long[..]),
+    ];
+    let said = futures_util::future::join_all(cases.map(|(status, fields, body)| async move {
+        let usual = if fields.contains("yesterday") { "" } else { FIELDS };
+        let answer = format!("HTTP/1.1 {status}\r\n{usual}{fields}Connection: close\r\n\r\n{body}");
+        let place = answering(answer.into_bytes()).await;
+        let is_it = place.matches::<BundleStoreError>(&journal(1), object, None).await;
+        assert!(!is_it.is_ok_and(|is_it| is_it), "{status} {fields}");
+        match place.read(&ObjectKey::Head, 5000, None).await {
+            Ok(read) => format!("{:?}", read.map(|(bytes, _)| bytes)),
+            Err(error) => error.to_string(),
+        }
+    }));
+    let expected = [
+        "hello",
+        "Range request not supported",
+        "lon",
+        "\"\"",
+        "xyz",
+        "invalid content-length",
+        "invalid content-length",
+        "304 to an unconditional request",
+        "until the connection ends",
+        "\"\"",
+        "Invalid last modified 'yesterday'",
+        "only redirects to the same scheme, host and port are followed",
+        "redirects more than 10 times",
+        "refuses access",
+        "has more than 5000 bytes",
+    ];
+    for (said, expected) in said.await.iter().zip(expected) {
+        assert!(said.contains(expected), "{said} is not {expected}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_to_a_store_that_does_not_answer_ends() {
+    let liar = Arc::new(Liar::default());
+    let place = BundleStore { period: Duration::from_secs(90), ..BundleStore::over(liar.clone()) };
+    let one = || Bytes::from_static(b"one");
+    place.write(&journal(1), one(), PutMode::Overwrite).await.unwrap();
+    let file = || {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"one").unwrap();
+        file.rewind().unwrap();
+        file
+    };
+    let hash = FileHash::of(b"one");
+    for (lie, expected) in [(L::Hangs, [20, 20, 20, 20, 30, 120]), (L::Stops, [30, 30, 0, 0, 0, 0])] {
+        *liar.lie.lock() = Some(lie);
+        let calls: [futures_util::future::BoxFuture<'_, Option<BundleStoreError>>; 6] = [
+            Box::pin(async { place.read(&journal(1), 100, None).await.err() }),
+            Box::pin(async { place.matches::<BundleStoreError>(&journal(1), hash, None).await.err() }),
+            Box::pin(async { place.write(&journal(2), one(), PutMode::Overwrite).await.err() }),
+            Box::pin(async { place.delete(&journal(2)).await.err() }),
+            Box::pin(async { place.list().await.err() }),
+            Box::pin(async { place.write_file(&journal(2), file(), 3).await.err() }),
+        ];
+        for (nth, (call, expected)) in calls.into_iter().zip(expected).enumerate() {
+            let begin = tokio::time::Instant::now();
+            let error = call.await;
+            assert_eq!(begin.elapsed().as_secs(), expected, "{lie:?} {nth}: {error:?}");
+            assert_eq!(
+                matches!(error, Some(BundleStoreError::Slow { limit, .. }) if limit == expected),
+                expected > 0,
+                "{nth}"
+            );
+        }
+    }
 }
 
 #[tokio::test]

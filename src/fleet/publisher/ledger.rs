@@ -113,25 +113,12 @@ mod tests {
     use super::*;
     use crate::api::hash::ContentHash;
     use crate::api::listing::{DetailState, ListingId};
-    use crate::data::snapshot::content::SnapshotId;
-    use crate::data::snapshot::meta::Certificate;
     use crate::data::store::{ChangePosition, DataDir, DetailMeta, DetailRecord};
-    use crate::fleet::head::{FORMAT, FileHash, NamedBundle, NamedJournal};
+    use crate::fleet::head::FileHash;
+    use crate::fleet::tests::head;
 
     fn chain(place: Option<ChangePosition>) -> Chain {
-        let file = FileHash::of(b"x");
-        let snapshot = SnapshotId::parse(&"1".repeat(32)).unwrap();
-        let head = Head {
-            format: FORMAT,
-            sequence: 7,
-            written_ms: 5,
-            confirmed_ms: 4,
-            certificate: Certificate::Full,
-            snapshot: snapshot.clone(),
-            full: NamedBundle::new(None, file.blake3, snapshot, file),
-            deltas: Vec::new(),
-            journal: NamedJournal::new(file),
-        };
+        let (head, file) = (head(7, 1, 1), FileHash::of(b"x"));
         let (content, evidence) = (file.blake3, Some(file.blake3));
         Chain { head, content, evidence, place, full_ms: 1, last_ms: 2, signatures: vec![file] }
     }

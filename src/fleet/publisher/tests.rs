@@ -1,237 +1,87 @@
-//! The publisher over an object store that lies: whatever it does, nothing is lost, and as soon as it is honest again it has
-//! everything.
+//! A publisher over an object store in memory: rounds, restarts and rivals. Whatever the store does, nothing is lost, and as
+//! soon as it is honest again it has everything.
+
+pub(in crate::fleet) mod liar;
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use futures_util::stream::{self, BoxStream};
-use object_store::memory::InMemory;
+use minisign::KeyPair;
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
-};
-use parking_lot::Mutex;
 
 use super::*;
-use crate::api::hash::ContentHash;
-use crate::api::listing::{ListingId, Summary};
-use crate::api::page::{Envelope, EnvelopeField};
-use crate::config::Settings;
-use crate::data::cache::Cache;
-use crate::data::snapshot::content::Content;
-use crate::data::snapshot::dataset::Dataset;
-use crate::data::snapshot::membership::Evidence;
-use crate::data::snapshot::meta::SnapshotMeta;
-use crate::data::snapshot::pointer::SnapshotPointer;
-use crate::data::snapshots::Policy;
-use crate::data::store::{DataDir, States};
-use crate::fleet::head::FileHash;
+use crate::clock::FakeClock;
+use crate::fleet::head::{FileHash, Head};
 use crate::fleet::keys::ObjectKey;
+use crate::fleet::tests::{Machine, Served, clock};
 
-/// What an object store does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
-    /// Writes of heads are confirmed and lost.
-    LosesHeads,
-    /// Writes of bundles are confirmed and lost.
-    LosesBundles,
-    /// The last byte of a bundle is another one.
-    AltersBundles,
-    /// The last byte of a bundle is missing.
-    CutsBundles,
-    AltersJournals,
-    /// The last byte of a head is missing.
-    CutsHeads,
-    /// What is written is answered with an error.
-    WritesAndFails,
-    WritesFail,
-    IgnoresConditions,
-    HasNoConditions,
-    /// Reading gives the first head that there ever was.
-    ShowsOldHeads,
-    /// Reading the head gives 404.
-    HidesHeads,
-    ReadsFail,
-    ListsNothing,
-    ListsFail,
-    RemovesNothing,
+use liar::{L, Liar};
+
+/// A key in a file, and the keys that trust it.
+pub(in crate::fleet) struct SignKey {
+    dir: tempfile::TempDir,
+    pub trusted: TrustedKeys,
 }
 
-use Lie as L;
-
-/// An object store that lies.
-#[derive(Debug, Default)]
-struct Liar {
-    store: InMemory,
-    lie: Mutex<Option<Lie>>,
-}
-
-impl Liar {
-    fn tells(&self, lie: Lie) -> bool {
-        *self.lie.lock() == Some(lie)
+impl SignKey {
+    pub(crate) fn new() -> Self {
+        let (dir, pair) = (tempfile::tempdir().unwrap(), KeyPair::generate_unencrypted_keypair().unwrap());
+        std::fs::write(dir.path().join("key"), pair.sk.to_box(None).unwrap().to_string()).unwrap();
+        Self { dir, trusted: TrustedKeys::parse([pair.pk.to_base64().as_str()]).unwrap() }
     }
 
-    fn fails<T>() -> Result<T> {
-        Err(Error::Generic { store: "Liar", source: "it fails".into() })
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("key")
+    }
+
+    pub(crate) fn signer(&self) -> Signer {
+        Signer::open(&self.path(), || unreachable!("it has no password")).unwrap()
     }
 }
 
-impl std::fmt::Display for Liar {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("liar")
-    }
-}
-
-/// Where the first head is kept.
-fn old() -> Path {
-    Path::from("old")
-}
-
-fn altered(payload: &PutPayload, is_cut: bool) -> PutPayload {
-    let mut bytes: Vec<u8> = payload.iter().flat_map(|piece| piece.iter().copied()).collect();
-    let last = bytes.pop().unwrap_or_default();
-    if !is_cut {
-        bytes.push(last ^ 1);
-    }
-    bytes.into()
-}
-
-#[async_trait]
-impl ObjectStore for Liar {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, mut opts: PutOptions) -> Result<PutResult> {
-        let key = ObjectKey::parse(location.as_ref()).unwrap();
-        let lie = *self.lie.lock();
-        let payload = match (lie, &key) {
-            (Some(L::WritesFail), _) => return Self::fails(),
-            (Some(L::HasNoConditions), _) if opts.mode != PutMode::Overwrite => {
-                return Err(Error::NotImplemented {
-                    operation: "a condition".to_owned(),
-                    implementer: "liar".to_owned(),
-                });
-            }
-            (Some(L::LosesHeads), ObjectKey::Head)
-            | (Some(L::LosesBundles), ObjectKey::Full(..) | ObjectKey::Delta(..)) => {
-                return self.store.put(&Path::from("lost"), payload).await;
-            }
-            (Some(L::AltersBundles), ObjectKey::Full(..) | ObjectKey::Delta(..))
-            | (Some(L::AltersJournals), ObjectKey::Journal(_)) => altered(&payload, false),
-            (Some(L::CutsBundles), ObjectKey::Full(..) | ObjectKey::Delta(..))
-            | (Some(L::CutsHeads), ObjectKey::Head) => altered(&payload, true),
-            _ => payload,
-        };
-        if lie == Some(L::IgnoresConditions) {
-            opts.mode = PutMode::Overwrite;
-        }
-        if key == ObjectKey::Head && self.store.head(&old()).await.is_err() {
-            self.store.put(&old(), payload.clone()).await?;
-        }
-        let written = self.store.put_opts(location, payload, opts).await;
-        if lie == Some(L::WritesAndFails) { Self::fails() } else { written }
-    }
-
-    async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        panic!("bundles of tests are small")
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let is_head = location.as_ref() == ObjectKey::Head.to_string();
-        match *self.lie.lock() {
-            Some(L::ReadsFail) => return Self::fails(),
-            Some(L::HidesHeads) if is_head => {
-                return Err(Error::NotFound { path: location.to_string(), source: "hidden".into() });
-            }
-            _ => {}
-        }
-        let from = if is_head && self.tells(L::ShowsOldHeads) { &old() } else { location };
-        self.store.get_opts(from, options).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        if self.tells(L::RemovesNothing) {
-            return stream::once(async { Self::fails() }).boxed();
-        }
-        self.store.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        match *self.lie.lock() {
-            Some(L::ListsNothing) => stream::empty().boxed(),
-            Some(L::ListsFail) => stream::once(async { Self::fails() }).boxed(),
-            _ => self.store.list(prefix),
-        }
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.store.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.store.copy_opts(from, to, options).await
-    }
-}
-
-/// A publisher over such a store.
-struct Desk {
-    liar: Arc<Liar>,
-    publisher: Publisher,
+/// A publisher and its store.
+pub(in crate::fleet) struct Desk {
+    pub liar: Arc<Liar>,
+    pub machine: Machine,
+    pub publisher: Publisher,
+    others: TrustedKeys,
     /// The highest number of a head that was ever written.
     highest: u64,
-    _dir: tempfile::TempDir,
 }
 
 impl Desk {
-    fn new() -> Self {
-        let (dir, liar) = (tempfile::tempdir().unwrap(), Arc::new(Liar::default()));
-        let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
-        let text = format!(
-            "data_dir = {:?}\n[publish]\nurl = \"s3://bucket\"\nkeep = \"1h\"",
-            dir.path().display().to_string()
-        );
-        let config = Config::from_text(&text).unwrap().config;
-        let policy = Policy { settings: Settings::new(config.clone()), has_origin: true, origins: Vec::new() };
-        let clock = Clock::system();
-        let snapshots = Snapshots::new(store.clone(), SnapshotPointer::default(), policy, clock.clone());
-        let details = Details::open(store, Cache::new(1 << 20), snapshots.newest().clone()).unwrap();
-        let place = BundleStore::over(liar.clone());
-        let publisher = Publisher::over(
-            place,
-            "s3://bucket",
-            &config,
-            TrustedKeys::default(),
-            snapshots,
-            details,
-            clock,
-            PublishStatus::default(),
-        );
-        Self { liar, publisher, highest: 0, _dir: dir }
+    pub(crate) async fn new() -> Self {
+        Self::over(Arc::default(), &clock(), None, TrustedKeys::default()).await
     }
 
-    /// Serves another snapshot.
-    fn serve(&self, ids: &[u64]) {
-        let summary = |id: &u64| {
-            let raw = Bytes::from(format!(r#"{{"id":{id},"name":"v{id}","modified":"2026-01-01T00:00:00Z"}}"#));
-            Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
-        };
-        let content = Content {
-            envelope: Envelope {
-                fields: vec![EnvelopeField::Items],
-                empty_filters: "[]".into(),
-                ..Envelope::default()
-            },
-            taxonomies: [Arc::from("[]"), Arc::from("[]"), Arc::from("[]")],
-            summaries: ids.iter().map(summary).collect(),
-        };
-        let (dataset, now_ms) =
-            (Dataset::build(content, &Evidence::new()).unwrap(), Clock::system().now_wall().as_millis());
-        let snapshots = &self.publisher.snapshots;
-        let meta = SnapshotMeta::full(now_ms);
-        snapshots.publish(snapshots.newest().epoch(), &Arc::new(dataset), meta, States::default()).unwrap();
+    /// A publisher that signs with a key, and believes the heads of others, too.
+    pub(crate) async fn over(liar: Arc<Liar>, hand: &FakeClock, key: Option<&SignKey>, others: TrustedKeys) -> Self {
+        Self::of(liar, Machine::new(hand, key), others).await
+    }
+
+    async fn of(liar: Arc<Liar>, machine: Machine, others: TrustedKeys) -> Self {
+        let mut publisher = Publisher::over(
+            BundleStore::over(liar.clone()),
+            "s3://bucket",
+            &machine.config,
+            others.clone(),
+            machine.snapshots.clone(),
+            machine.details.clone(),
+            machine.hand.clock(),
+            PublishStatus::default(),
+        );
+        publisher.prepare().await.unwrap();
+        Self { liar, machine, publisher, others, highest: 0 }
+    }
+
+    pub(crate) async fn restarted(self) -> Self {
+        let Self { liar, machine, publisher, others, highest } = self;
+        drop(publisher);
+        Self { highest, ..Self::of(liar, machine.restarted(), others).await }
     }
 
     /// Some rounds, each with a check of all objects; returns everything that was said.
-    async fn rounds(&mut self) -> BTreeSet<String> {
+    pub(crate) async fn rounds(&mut self) -> BTreeSet<String> {
         let mut said = BTreeSet::new();
         for _ in 0..4 {
             self.publisher.checks.at = None;
@@ -250,17 +100,33 @@ impl Desk {
         said
     }
 
-    async fn read(&self, key: &ObjectKey) -> Option<Bytes> {
+    /// Some rounds after which the store has everything, and nothing is wrong.
+    pub(crate) async fn publishes(&mut self) -> Head {
+        assert_eq!(self.rounds().await, BTreeSet::new());
+        assert!(self.is_whole().await);
+        self.head().await.unwrap()
+    }
+
+    pub(crate) async fn read(&self, key: &ObjectKey) -> Option<Bytes> {
         self.liar.store.get(&Path::from(key.to_string())).await.ok()?.bytes().await.ok()
     }
 
+    /// `None`: removes it.
+    pub(crate) async fn put(&self, key: &ObjectKey, bytes: Option<&[u8]>) {
+        let path = Path::from(key.to_string());
+        match bytes {
+            Some(bytes) => drop(self.liar.store.put(&path, bytes.to_vec().into()).await.unwrap()),
+            None => self.liar.store.delete(&path).await.unwrap(),
+        }
+    }
+
     /// The head that really lies there.
-    async fn head(&self) -> Option<crate::fleet::head::Head> {
-        crate::fleet::head::Head::read_unverified(&self.read(&ObjectKey::Head).await?).ok()
+    pub(crate) async fn head(&self) -> Option<Head> {
+        Head::read_unverified(&self.read(&ObjectKey::Head).await?).ok()
     }
 
     /// Whether the store has all that should lie there.
-    async fn is_whole(&self) -> bool {
+    pub(crate) async fn is_whole(&self) -> bool {
         let Some(chain) = &self.publisher.chain else { return false };
         let served = self.publisher.snapshots.current().get().unwrap();
         if self.head().await.as_ref() != Some(&chain.head) || chain.head.snapshot != served.dataset.id {
@@ -272,6 +138,10 @@ impl Desk {
             }
         }
         true
+    }
+
+    pub(crate) fn served(&self) -> Served {
+        self.machine.served().unwrap()
     }
 }
 
@@ -298,22 +168,22 @@ async fn whatever_an_object_store_does_is_noticed_and_mended_once_it_is_honest()
         (L::RemovesNothing, ""),
     ] {
         for is_first in [true, false] {
-            let mut desk = Desk::new();
-            desk.serve(&[1, 2]);
+            let mut desk = Desk::new().await;
+            desk.machine.serve([1, 2]);
             if !is_first {
                 desk.rounds().await;
                 assert!(desk.is_whole().await, "{lie:?}");
-                desk.serve(&[1, 2, 3]);
+                desk.machine.serve([1, 2, 3]);
             }
             *desk.liar.lie.lock() = Some(lie);
             let mut said = desk.rounds().await;
-            desk.serve(&[2, 5]);
+            desk.machine.serve([2, 5]);
             said.extend(desk.rounds().await);
             assert!(told.is_empty() || said.iter().any(|text| text.contains(told)), "{lie:?}: {said:?}");
             *desk.liar.lie.lock() = None;
             desk.rounds().await;
             assert!(desk.is_whole().await, "{lie:?} {is_first}");
-            desk.serve(&[1, 4]);
+            desk.machine.serve([1, 4]);
             let said = desk.rounds().await;
             assert!(desk.is_whole().await, "{lie:?} {is_first}, later");
             // It is looked at at the start: what confirms any write ignores its condition.
@@ -322,5 +192,69 @@ async fn whatever_an_object_store_does_is_noticed_and_mended_once_it_is_honest()
                 if is_unconditional { &["s3://bucket ignores the conditions of writes"] } else { &[] };
             assert_eq!(said.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{lie:?} {is_first}");
         }
+    }
+}
+
+#[tokio::test]
+async fn details_that_replicas_wait_for_go_out_after_seconds_others_after_a_minute_and_a_full_bundle_after_a_week() {
+    let mut desk = Desk::new().await;
+    desk.machine.serve(1..=1000);
+    let full = desk.publishes().await.full;
+    // The first publication changed no listing; the second one adds one.
+    for (ids, detail, early, rest, deltas) in [(1000, 7, 59, 1, 1), (1001, 7, 59, 1, 3), (1001, 1001, 2, 1, 4)] {
+        if desk.machine.snapshots.newest().get().unwrap().dataset.len() < ids {
+            desk.machine.serve(1..=ids as u64);
+            desk.publishes().await;
+        }
+        desk.machine.detail(detail, &format!("{{\"at\":{deltas}}}"));
+        let before = desk.head().await.unwrap();
+        desk.machine.wait(early);
+        desk.publisher.catch_up().await.unwrap();
+        assert!(desk.head().await.as_ref() == Some(&before) && !desk.publisher.is_due(), "{ids} {detail}");
+        desk.machine.wait(rest);
+        assert!(desk.publisher.is_due(), "{ids} {detail}");
+        desk.publisher.catch_up().await.unwrap();
+        let after = desk.head().await.unwrap();
+        assert_eq!((after.deltas.len(), &after.snapshot, &after.full), (deltas, &before.snapshot, &full));
+        assert!(!desk.publisher.is_due(), "once");
+    }
+    desk.machine.wait(7 * 86_400);
+    assert!(desk.publisher.is_due());
+    let next = desk.publishes().await;
+    assert!(next.deltas.is_empty() && next.sequence > desk.publisher.clock.now_wall().as_millis().unsigned_abs());
+    assert_eq!(desk.publisher.status.lock().written[0], 2, "full bundles");
+}
+
+#[tokio::test]
+async fn of_two_publishers_the_later_one_wins_until_it_is_silent_or_the_other_one_restarts() {
+    let ((key, other), hand) = ((SignKey::new(), SignKey::new()), clock());
+    for signs in [false, true] {
+        let (liar, key, other) = (Arc::<Liar>::default(), Some(&key).filter(|_| signs), Some(&other).filter(|_| signs));
+        let trusted = |key: Option<&SignKey>| key.map(|key| key.trusted.clone()).unwrap_or_default();
+        let mut one = Desk::over(liar.clone(), &hand, key, trusted(other)).await;
+        let mut two = Desk::over(liar, &hand, other, trusted(key)).await;
+        one.machine.serve(1..=3);
+        two.machine.serve(1..=4);
+        one.publishes().await;
+        let of_two = two.publishes().await;
+        for _ in 0..2 {
+            let said = one.rounds().await;
+            assert!(said.iter().all(|text| text.contains("another publisher writes to s3://bucket")), "{said:?}");
+            assert!(said.len() == 1 && one.head().await.as_ref() == Some(&of_two));
+            one.machine.serve(1..=5);
+        }
+        let mut one = one.restarted().await;
+        one.publishes().await;
+        assert_eq!(two.rounds().await.len(), 1, "now the other one has lost");
+        one.machine.wait(599);
+        assert_eq!(two.rounds().await.len(), 1);
+        // As long as the winner writes, its rival waits.
+        one.machine.serve(1..=6);
+        let of_one = one.publishes().await;
+        one.machine.wait(599);
+        assert!(two.rounds().await.len() == 1 && two.head().await == Some(of_one));
+        one.machine.wait(1);
+        two.publishes().await;
+        assert_eq!(one.rounds().await.len(), 1);
     }
 }

@@ -1,9 +1,9 @@
-//! A line to a store, which can be cut, hang, or stop in the middle of an answer.
+//! A line to a store, which can be cut, or hang.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, copy, copy_bidirectional};
+use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
@@ -15,8 +15,6 @@ pub enum Line {
     Cut,
     /// Nothing passes.
     Hangs,
-    /// Each connection passes so many bytes of answers, and stays.
-    Stops(u64),
 }
 
 /// The line.
@@ -68,12 +66,5 @@ async fn pass(mut from: TcpStream, port: u16, line: Line) {
     let there = if line == Line::Cut { None } else { TcpStream::connect(("127.0.0.1", port)).await.ok() };
     let Some(mut there) = there else { return };
     // Both ends close as they like.
-    match line {
-        Line::Stops(after) => {
-            let ((mut asks, mut hears), (answers, mut takes)) = (from.split(), there.split());
-            let mut some = answers.take(after);
-            let _ended = tokio::join!(copy(&mut asks, &mut takes), copy(&mut some, &mut hears));
-        }
-        _ => drop(copy_bidirectional(&mut from, &mut there).await),
-    }
+    let _ended = copy_bidirectional(&mut from, &mut there).await;
 }

@@ -2,12 +2,9 @@
 //!
 //! The stores here are written by hand, from bundles of a real mirror, so that each can be right, late or wrong.
 
-mod clocks;
 mod following;
-mod healing;
 mod hostile;
 mod kills;
-mod misfits;
 mod pinning;
 mod real;
 mod seeding;
@@ -58,11 +55,16 @@ async fn says(server: &Server, named: &str) -> String {
     .await
 }
 
+/// A counter of the metrics.
+async fn counted(server: &Server, name: &str) -> u64 {
+    let metrics = server.admin(Method::GET, "/metrics").await;
+    let line = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap();
+    line.parse().unwrap()
+}
+
 /// The polls that ended this way.
 async fn polls(server: &Server, outcome: &str) -> u64 {
-    let metrics = server.admin(Method::GET, "/metrics").await;
-    let name = format!("grandstand_replica_polls_total{{outcome=\"{outcome}\"}} ");
-    metrics.text().lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+    counted(server, &format!("grandstand_replica_polls_total{{outcome=\"{outcome}\"}}")).await
 }
 
 /// Waits for another poll of this kind.

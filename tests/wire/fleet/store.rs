@@ -144,14 +144,10 @@ impl Store {
 
     /// What an offline server has that has imported the whole chain, bundle by bundle.
     pub async fn imported(&self, head: &Head) -> Everything {
-        self.imported_from(head, |key| self.root().join(key)).await
-    }
-
-    async fn imported_from(&self, head: &Head, path: impl Fn(&str) -> PathBuf) -> Everything {
         let desk = Desk::new();
         for (number, entry) in head.chain().into_iter().enumerate() {
             let name = format!("{number}.gsb");
-            fs::copy(path(entry["key"].as_str().unwrap()), desk.path(&name)).unwrap();
+            fs::copy(self.root().join(entry["key"].as_str().unwrap()), desk.path(&name)).unwrap();
             desk.does(&Setup::offline(), &desk.data(), &["import", "--allow-older"], &name).await;
         }
         everything(&desk.serve_copy(Setup::offline()).await).await

@@ -3,160 +3,96 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::api::hash::Digest;
 use crate::config::Config;
-use crate::data::snapshot::content::SnapshotId;
-use crate::data::snapshot::meta::Certificate;
 use crate::fleet::bundle_store::PutMode;
-use crate::fleet::head::{FORMAT, NamedBundle, NamedJournal};
+use crate::fleet::head::{NamedBundle, NamedJournal};
+use crate::fleet::tests::{digest, file, head};
 
 const NOW: i64 = 1_790_000_000_000;
 const KEEP: i64 = 1000;
 
-fn digest(n: u8) -> Digest {
-    Digest([n; 32])
+fn chain(head: &Head, signatures: Vec<FileHash>) -> Chain {
+    Chain { head: head.clone(), content: digest(0), evidence: None, place: None, full_ms: 0, last_ms: 0, signatures }
 }
 
-fn file(bytes: u64, n: u8) -> FileHash {
-    FileHash { bytes, blake3: digest(n) }
+/// A chain of a full bundle `n` and a delta, both with signatures.
+fn signed(n: u8) -> Chain {
+    chain(&head(1, n, n + 1), vec![file(300, n + 3), file(300, n + 4)])
 }
 
-fn bundle(base: Option<u8>, n: u8) -> NamedBundle {
-    let snapshot = SnapshotId::parse(&format!("{n:032x}")).unwrap();
-    NamedBundle::new(base.map(digest), digest(n), snapshot, file(100, n))
-}
-
-/// A head of a full bundle `n`, a delta `n + 1`, and a journal `n + 2`.
-fn head(n: u8) -> Head {
-    let delta = bundle(Some(n), n + 1);
-    Head {
-        format: FORMAT,
-        sequence: 1,
-        written_ms: 0,
-        confirmed_ms: 0,
-        certificate: Certificate::Full,
-        snapshot: delta.snapshot.clone(),
-        full: bundle(None, n),
-        deltas: vec![delta],
-        journal: NamedJournal::new(file(9, n + 2)),
-    }
+/// The journal, the signatures in the order of their bundles, the delta, the full bundle: all of that age.
+fn objects(own: &Chain, age: i64) -> Vec<Listed> {
+    let listed = |(key, file): (ObjectKey, FileHash)| listed(key, file.bytes, age);
+    own.objects().map(listed).collect()
 }
 
 fn listed(key: ObjectKey, bytes: u64, age: i64) -> Listed {
     Listed { key, bytes, modified_ms: NOW - age, tag: Some("1".to_owned()) }
 }
 
-fn chain(head: &Head, is_signed: bool) -> Chain {
-    let signature = |at: usize| file(300, 90 + at as u8);
-    let signatures = if is_signed { (0..head.chain().count()).map(signature).collect() } else { Vec::new() };
-    Chain { head: head.clone(), content: digest(0), evidence: None, place: None, full_ms: 0, last_ms: 0, signatures }
+fn keys(objects: &[Listed]) -> Vec<ObjectKey> {
+    objects.iter().map(|object| object.key.clone()).collect()
 }
 
-/// What is to be done where nothing was read back.
-fn of(listed: &[Listed], own: &Head, is_signed: bool, stored: &Head, keep_ms: i64) -> Chores {
-    chores(listed, &chain(own, is_signed), stored, &HashMap::new(), keep_ms)
-}
-
-/// The objects of a head, of that age.
-fn objects(head: &Head, age: i64) -> Vec<Listed> {
-    let bundles = head.chain().map(|bundle| listed(bundle.key(), 100, age));
-    bundles.chain([listed(head.journal.key(), 9, age)]).collect()
-}
-
-fn with_head(objects: impl IntoIterator<Item = Listed>) -> Vec<Listed> {
-    objects.into_iter().chain([listed(ObjectKey::Head, 50, 0)]).collect()
+/// What is to be done about these objects and a new head, where nothing was read back.
+fn of(objects: &[Listed], own: &Chain, stored: &Head) -> Chores {
+    let all = [objects, &[listed(ObjectKey::Head, 50, 0)]].concat();
+    chores(&all, own, stored, &HashMap::new(), KEEP)
 }
 
 #[test]
-fn what_no_head_names_is_removed_when_it_is_old_enough() {
-    let (own, old) = (head(10), head(20));
-    for (age, removed) in [(KEEP, 0), (KEEP + 1, 3)] {
-        let all = with_head([objects(&own, 5), objects(&old, age)].concat());
-        let chores = of(&all, &own, false, &own, KEEP);
-        assert_eq!((chores.remove.len(), chores.renew.len(), chores.lost.len()), (removed, 0, 0), "{age}");
-        assert!(!chores.remove.contains(&ObjectKey::Head));
+fn old_objects_are_removed_if_no_head_names_them_and_written_again_if_ours_does() {
+    let (own, other, gone) = (signed(10), signed(20), signed(30));
+    for (own_age, gone_age, renewed, removed) in [
+        (KEEP / 2, KEEP, false, false),
+        (KEEP / 2 + 1, KEEP, true, false),
+        (0, KEEP + 1, false, true),
+        (9 * KEEP, 9 * KEEP, true, true),
+    ] {
+        let (mine, old) = (objects(&own, own_age), objects(&gone, gone_age));
+        // Another publisher's head names its own, however old they are.
+        let all = [mine.clone(), objects(&other, 9 * KEEP), old.clone()].concat();
+        let found = of(&all, &own, &other.head);
+        assert_eq!(found.renew, if renewed { keys(&mine) } else { Vec::new() }, "{own_age}");
+        assert_eq!(found.remove, if removed { keys(&old) } else { Vec::new() }, "{gone_age}");
+        assert_eq!(found.lost, []);
     }
-}
-
-#[test]
-fn neither_our_chain_nor_that_of_the_head_in_the_store_is_removed() {
-    let (own, other, old) = (head(10), head(20), head(30));
-    let all = with_head([objects(&own, 2 * KEEP), objects(&other, 2 * KEEP), objects(&old, 2 * KEEP)].concat());
-    let chores = of(&all, &own, false, &other, KEEP);
-    let old: Vec<ObjectKey> = objects(&old, 0).into_iter().map(|object| object.key).collect();
-    assert_eq!(chores.remove, old);
-    assert_eq!(chores.renew.len(), 3, "our own are written again");
-}
-
-#[test]
-fn what_is_older_than_half_of_the_time_is_written_again() {
-    let own = head(10);
-    for (age, renewed) in [(KEEP / 2, 0), (KEEP / 2 + 1, 3)] {
-        assert_eq!(of(&with_head(objects(&own, age)), &own, false, &own, KEEP).renew.len(), renewed, "{age}");
-    }
+    // A signature goes with its bundle.
+    let orphan = listed(gone.head.full.key().signature(), 300, 2 * KEEP);
+    assert_eq!(of(&[objects(&own, 0), vec![orphan.clone()]].concat(), &own, &own.head).remove, [orphan.key]);
+    // Ages count up to the last write of the head.
+    assert_eq!(chores(&objects(&gone, 9 * KEEP), &own, &own.head, &HashMap::new(), KEEP), Chores::default());
 }
 
 #[test]
 fn a_missing_object_and_one_of_another_length_break_the_chain() {
-    let own = head(10);
+    let own = signed(10);
     let whole = objects(&own, 0);
+    assert_eq!((whole.len(), of(&whole, &own, &own.head).lost), (5, Vec::new()));
     for lost in 0..whole.len() {
-        let mut all = whole.clone();
-        all[lost].bytes += 1;
-        let key = [all[lost].key.clone()];
-        assert_eq!(of(&with_head(all.clone()), &own, false, &own, KEEP).lost, key, "{lost}");
-        all.remove(lost);
-        assert_eq!(of(&with_head(all), &own, false, &own, KEEP).lost, key, "{lost}");
+        let (mut longer, mut less) = (whole.clone(), whole.clone());
+        longer[lost].bytes += 1;
+        less.remove(lost);
+        for all in [longer, less] {
+            assert_eq!(of(&all, &own, &own.head).lost, [whole[lost].key.clone()], "{lost}");
+        }
     }
-    assert_eq!(of(&with_head(whole.clone()), &own, true, &own, KEEP).lost.len(), 2, "there are no signatures");
-    let signatures: Vec<Listed> = own.chain().map(|bundle| listed(bundle.key().signature(), 300, 0)).collect();
-    let signed = [whole, signatures.clone()].concat();
-    assert_eq!(of(&with_head(signed.clone()), &own, true, &own, KEEP).lost, []);
-    let mut cut = signed;
-    cut.last_mut().unwrap().bytes -= 1;
-    assert_eq!(of(&with_head(cut), &own, true, &own, KEEP).lost, [signatures[1].key.clone()]);
 }
 
 #[test]
 fn each_version_of_an_object_is_read_back_once_and_the_full_bundle_last() {
-    let own = head(10);
-    let mut all = with_head(objects(&own, 0));
-    let all_doubts = of(&all, &own, false, &own, KEEP).doubts;
-    let keys: Vec<&ObjectKey> = all_doubts.iter().map(|doubt| &doubt.key).collect();
-    let key = |bundle: &NamedBundle| bundle.key();
-    assert_eq!(keys, [&own.journal.key(), &key(&own.deltas[0]), &key(&own.full)]);
-    assert_eq!(all_doubts[1].file, file(100, 11));
-    let good: HashMap<ObjectKey, Option<String>> = all_doubts.into_iter().map(|doubt| (doubt.key, doubt.tag)).collect();
-    assert_eq!(chores(&all, &chain(&own, false), &own, &good, KEEP).doubts, []);
-    let delta = all.iter_mut().find(|object| object.key == key(&own.deltas[0])).unwrap();
-    delta.tag = Some("2".to_owned());
-    let doubts = chores(&all, &chain(&own, false), &own, &good, KEEP).doubts;
-    assert_eq!((doubts.len(), &doubts[0].key, doubts[0].tag.as_deref()), (1, &key(&own.deltas[0]), Some("2")));
-}
-
-#[test]
-fn signatures_are_read_back_too() {
-    let own = head(10);
-    let signatures = own.chain().map(|bundle| listed(bundle.key().signature(), 300, 0));
-    let all = with_head(objects(&own, 0).into_iter().chain(signatures));
-    let doubts = of(&all, &own, true, &own, KEEP).doubts;
-    let signed: Vec<_> = doubts.iter().filter(|doubt| matches!(doubt.key, ObjectKey::Signature(_))).collect();
-    assert_eq!((doubts.len(), signed.len()), (5, 2));
-    assert_eq!((signed[0].file, signed[1].file), (file(300, 90), file(300, 91)));
-}
-
-#[test]
-fn without_a_head_in_the_list_nothing_is_done() {
-    let old = head(20);
-    assert_eq!(of(&objects(&old, 9 * KEEP), &head(10), false, &old, KEEP), Chores::default());
-}
-
-#[test]
-fn signatures_go_with_their_bundles() {
-    let own = head(10);
-    let gone = ObjectKey::Delta(digest(70).short(), digest(71).short());
-    let all = with_head([objects(&own, 0), vec![listed(gone.clone().signature(), 300, 2 * KEEP)]].concat());
-    assert_eq!(of(&all, &own, false, &own, KEEP).remove, [gone.signature()]);
+    let own = signed(10);
+    let mut all = objects(&own, 0);
+    let doubts = of(&all, &own, &own.head).doubts;
+    let expected: Vec<(ObjectKey, FileHash)> = own.objects().collect();
+    assert_eq!(doubts.iter().map(|doubt| (doubt.key.clone(), doubt.file)).collect::<Vec<_>>(), expected);
+    assert_eq!((&expected[0].0, &expected[4].0), (&own.head.journal.key(), &own.head.full.key()));
+    let good: HashMap<ObjectKey, Option<String>> = doubts.into_iter().map(|doubt| (doubt.key, doubt.tag)).collect();
+    all.push(listed(ObjectKey::Head, 50, 0));
+    assert_eq!(chores(&all, &own, &own.head, &good, KEEP).doubts, []);
+    all[3].tag = Some("2".to_owned());
+    let doubts = chores(&all, &own, &own.head, &good, KEEP).doubts;
+    assert_eq!(doubts, [Doubt { key: expected[3].0.clone(), tag: all[3].tag.clone(), file: expected[3].1 }]);
 }
 
 const TEXTS: [&str; 3] = ["journal", "signature", "bundle"];
@@ -165,21 +101,11 @@ const TEXTS: [&str; 3] = ["journal", "signature", "bundle"];
 /// these texts.
 fn chain_of_texts(deltas: u8) -> Chain {
     let [journal, signature, bundle] = TEXTS.map(|text| FileHash::of(text.as_bytes()));
-    let snapshot = SnapshotId::parse(&format!("{:032x}", 1)).unwrap();
-    let named = |base: Option<u8>, n: u8| NamedBundle::new(base.map(digest), digest(n), snapshot.clone(), bundle);
-    let head = Head {
-        format: FORMAT,
-        sequence: 1,
-        written_ms: 0,
-        confirmed_ms: 0,
-        certificate: Certificate::Full,
-        snapshot: snapshot.clone(),
-        full: named(None, 1),
-        deltas: (1..=deltas).map(|base| named(Some(base), base + 1)).collect(),
-        journal: NamedJournal::new(journal),
-    };
-    let signatures = vec![signature];
-    Chain { head, content: digest(0), evidence: None, place: None, full_ms: 0, last_ms: 0, signatures }
+    let mut head = head(1, 1, 1 + deltas);
+    head.journal = NamedJournal::new(journal);
+    let again = |named: &NamedBundle| NamedBundle::new(named.base, named.digest, named.snapshot.clone(), bundle);
+    (head.full, head.deltas) = (again(&head.full), head.deltas.iter().map(again).collect());
+    chain(&head, vec![signature])
 }
 
 /// An object store in a directory.

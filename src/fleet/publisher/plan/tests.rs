@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::fleet::tests::{digest, file, head};
 
 const DAY: i64 = 86_400_000;
 const NOW: i64 = 1_790_000_000_000;
@@ -11,32 +12,15 @@ fn snapshot(n: u8) -> SnapshotId {
     SnapshotId::parse(&format!("{n:032x}")).unwrap()
 }
 
-fn digest(n: u8) -> Digest {
-    Digest([n; 32])
-}
-
-fn bundle(base: Option<u8>, n: u8, bytes: u64) -> NamedBundle {
-    NamedBundle::new(base.map(digest), digest(n), snapshot(1), FileHash { bytes, blake3: digest(n) })
-}
-
 fn journal(n: u8) -> FileHash {
-    FileHash { bytes: 9, blake3: digest(n) }
+    file(9, n)
 }
 
 /// A chain with so many deltas, written an hour ago.
 fn chain(deltas: u8) -> Chain {
-    let deltas: Vec<NamedBundle> = (0..deltas).map(|n| bundle(Some(n), n + 1, 10)).collect();
-    let head = Head {
-        format: FORMAT,
-        sequence: 7,
-        written_ms: NOW - 1000,
-        confirmed_ms: NOW - 5000,
-        certificate: Certificate::Full,
-        snapshot: snapshot(1),
-        full: bundle(None, 0, 1000),
-        deltas,
-        journal: NamedJournal::new(journal(99)),
-    };
+    let mut head = Head { written_ms: NOW - 1000, confirmed_ms: NOW - 5000, ..head(7, 0, deltas) };
+    (head.snapshot, head.full.bytes, head.journal) = (snapshot(1), 1000, NamedJournal::new(journal(99)));
+    head.deltas.iter_mut().for_each(|delta| delta.bytes = 10);
     let (content, evidence) = (digest(50), Some(digest(60)));
     let (full_ms, last_ms) = (NOW - 3_600_000, NOW - 3_600_000);
     Chain { head, content, evidence, place: None, full_ms, last_ms, signatures: Vec::new() }
@@ -57,39 +41,95 @@ fn facts<'a>(offer: &'a Offer, chain: &'a Chain) -> Facts<'a> {
     Facts { now_ms: NOW, offer, chain: Some(chain), stored: Stored::Own, is_broken: false, unsent: Unsent::Nothing }
 }
 
-#[test]
-fn nothing_is_written_while_nothing_changes() {
-    assert_eq!(next(&facts(&offer(), &chain(0))), NextWrite::Nothing);
+/// What differs from a store that has everything, and whose bundles are an hour old.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    deltas: u8,
+    stored: Stored,
+    is_broken: bool,
+    unsent: Unsent,
+    /// What is offered: its snapshot, content, journal, certificate, and how much later than the head's it was confirmed.
+    snapshot: u8,
+    content: u8,
+    journal: u8,
+    certificate: Certificate,
+    later: i64,
+    /// Milliseconds since the last bundle, and since the full one.
+    last: i64,
+    full: i64,
 }
 
-#[test]
-fn without_a_chain_or_a_head_or_an_object_everything_is_written_again() {
-    let (offer, chain) = (offer(), chain(3));
-    let all = facts(&offer, &chain);
-    assert_eq!(next(&Facts { chain: None, stored: Stored::Other, ..all }), NextWrite::Full(Why::First));
-    assert_eq!(next(&Facts { stored: Stored::Missing, ..all }), NextWrite::Full(Why::NoHead));
-    assert_eq!(next(&Facts { is_broken: true, ..all }), NextWrite::Full(Why::Broken));
-}
+const SAME: Case = Case {
+    deltas: 3,
+    stored: Stored::Own,
+    is_broken: false,
+    unsent: Unsent::Nothing,
+    snapshot: 1,
+    content: 50,
+    journal: 99,
+    certificate: Certificate::Full,
+    later: 0,
+    last: 3_600_000,
+    full: 3_600_000,
+};
 
 #[test]
-fn another_snapshot_is_a_delta_at_once() {
-    let (mut chain, other) = (chain(3), Offer { snapshot: snapshot(2), content: digest(51), ..offer() });
-    chain.last_ms = NOW;
-    assert_eq!(next(&facts(&other, &chain)), NextWrite::Delta);
-    // Also when another publisher has written meanwhile, and with details.
-    let all = Facts { stored: Stored::Other, unsent: Unsent::Others, ..facts(&other, &chain) };
-    assert_eq!(next(&all), NextWrite::Delta);
-}
-
-#[test]
-fn a_chain_has_at_most_64_deltas() {
-    let other = Offer { snapshot: snapshot(2), ..offer() };
-    assert_eq!(next(&facts(&other, &chain(63))), NextWrite::Delta);
-    assert_eq!(next(&facts(&other, &chain(64))), NextWrite::Full(Why::Deltas));
-    let (offer, chain) = (offer(), chain(64));
-    let all = Facts { unsent: Unsent::Others, ..facts(&offer, &chain) };
-    assert_eq!(next(&all), NextWrite::Full(Why::Deltas));
-    assert_eq!(next(&facts(&offer, &chain)), NextWrite::Nothing);
+fn what_is_written_next() {
+    use NextWrite::{Delta, Full, Head as HeadAlone, Nothing};
+    use Stored::{Missing, Other};
+    use Unsent::{Awaited, Others};
+    let another = Case { snapshot: 2, content: 51, last: 0, ..SAME };
+    let (others, awaited, evidence) =
+        (Case { unsent: Others, ..SAME }, Case { unsent: Awaited, ..SAME }, Case { content: 51, ..SAME });
+    for (case, expected) in [
+        (SAME, Nothing),
+        (Case { deltas: 64, ..SAME }, Nothing),
+        // Everything again.
+        (Case { stored: Missing, ..SAME }, Full(Why::NoHead)),
+        (Case { stored: Missing, ..another }, Full(Why::NoHead)),
+        (Case { is_broken: true, ..SAME }, Full(Why::Broken)),
+        // Another snapshot is a delta at once, also when another publisher has written, and with details.
+        (another, Delta),
+        (Case { deltas: 63, ..another }, Delta),
+        (Case { deltas: 64, ..another }, Full(Why::Deltas)),
+        (Case { stored: Other, unsent: Others, ..another }, Delta),
+        // Details and evidence alone wait for a minute, awaited details for seconds.
+        (Case { last: PAUSE_MS, ..others }, Delta),
+        (Case { last: PAUSE_MS - 1, ..others }, Nothing),
+        (Case { last: PAUSE_MS, ..evidence }, Delta),
+        (Case { last: PAUSE_MS - 1, ..evidence }, Nothing),
+        (Case { last: 3000, ..awaited }, Delta),
+        (Case { last: 2999, ..awaited }, Nothing),
+        (Case { last: 3000, content: 51, ..awaited }, Delta),
+        (Case { deltas: 64, ..others }, Full(Why::Deltas)),
+        // The confirmation does not wait for them.
+        (Case { last: PAUSE_MS - 1, later: 5000, ..others }, HeadAlone),
+        (Case { last: 2999, later: 5000, ..awaited }, HeadAlone),
+        (Case { last: PAUSE_MS - 1, later: 5000, ..evidence }, HeadAlone),
+        // A clock that was set back by more than the pause does not make them wait for long.
+        (Case { last: -PAUSE_MS, ..others }, Delta),
+        (Case { last: -PAUSE_MS, ..evidence }, Delta),
+        (Case { last: -3000, ..awaited }, Delta),
+        // A week, by a clock that may jump.
+        (Case { full: 7 * DAY - 1, ..SAME }, Nothing),
+        (Case { full: 7 * DAY, ..SAME }, Full(Why::Age)),
+        (Case { full: 1 - 7 * DAY, ..SAME }, Nothing),
+        (Case { full: -8 * DAY, ..SAME }, Full(Why::Age)),
+        // A head alone; an earlier confirmation is that of a rollback.
+        (Case { later: 5000, ..SAME }, HeadAlone),
+        (Case { later: -DAY, ..SAME }, HeadAlone),
+        (Case { certificate: Certificate::Incremental, ..SAME }, HeadAlone),
+        (Case { journal: 98, ..SAME }, HeadAlone),
+        (Case { stored: Other, ..SAME }, HeadAlone),
+    ] {
+        let Case { stored, is_broken, unsent, certificate, .. } = case;
+        let chain = Chain { full_ms: NOW - case.full, last_ms: NOW - case.last, ..chain(case.deltas) };
+        let offer = Offer { snapshot: snapshot(case.snapshot), content: digest(case.content), certificate, ..offer() };
+        let offer = Offer { journal: journal(case.journal), confirmed_ms: offer.confirmed_ms + case.later, ..offer };
+        let facts = Facts { stored, is_broken, unsent, ..facts(&offer, &chain) };
+        assert_eq!(next(&facts), expected, "{case:?}");
+        assert_eq!(next(&Facts { chain: None, ..facts }), Full(Why::First));
+    }
 }
 
 #[test]
@@ -99,56 +139,6 @@ fn deltas_are_together_at_most_half_of_the_full_bundle() {
     {
         assert_eq!(takes_delta(&chain(deltas).head, bytes), fits, "{deltas} {bytes}");
     }
-}
-
-#[test]
-fn details_alone_and_evidence_alone_wait_for_a_minute_and_awaited_details_for_seconds() {
-    use Unsent::{Awaited, Nothing, Others};
-    let (mut chain, same, evidence) = (chain(1), offer(), Offer { content: digest(51), ..offer() });
-    let with = |offer: &Offer, chain: &Chain, unsent| next(&Facts { unsent, ..facts(offer, chain) });
-    let confirmed = Offer { confirmed_ms: NOW, ..offer() };
-    for (offer, unsent, pause) in
-        [(&same, Others, PAUSE_MS), (&evidence, Nothing, PAUSE_MS), (&same, Awaited, 3000), (&evidence, Awaited, 3000)]
-    {
-        chain.last_ms = NOW - pause;
-        assert_eq!(with(offer, &chain, unsent), NextWrite::Delta);
-        chain.last_ms = NOW - pause + 1;
-        assert_eq!(with(offer, &chain, unsent), NextWrite::Nothing);
-        // The confirmation does not wait for them.
-        assert_eq!(with(&confirmed, &chain, unsent), NextWrite::Head);
-        // A clock that was set back by more than the pause does not make them wait for long.
-        chain.last_ms = NOW + pause;
-        assert_eq!(with(offer, &chain, unsent), NextWrite::Delta);
-    }
-}
-
-#[test]
-fn a_full_bundle_follows_after_its_period_and_after_a_jump_of_the_clock() {
-    let offer = offer();
-    for (age, step) in [
-        (7 * DAY - 1, NextWrite::Nothing),
-        (7 * DAY, NextWrite::Full(Why::Age)),
-        (-7 * DAY + 1, NextWrite::Nothing),
-        (-8 * DAY, NextWrite::Full(Why::Age)),
-    ] {
-        let chain = Chain { full_ms: NOW - age, ..chain(0) };
-        assert_eq!(next(&facts(&offer, &chain)), step, "{age}");
-    }
-}
-
-#[test]
-fn a_head_follows_every_confirmation_and_certificate_and_journal_and_any_other_head() {
-    let chain = chain(2);
-    for offer in [
-        Offer { confirmed_ms: NOW, ..offer() },
-        // A rollback.
-        Offer { confirmed_ms: NOW - DAY, ..offer() },
-        Offer { certificate: Certificate::Incremental, ..offer() },
-        Offer { journal: journal(98), ..offer() },
-    ] {
-        assert_eq!(next(&facts(&offer, &chain)), NextWrite::Head, "{offer:?}");
-    }
-    assert_eq!(next(&Facts { stored: Stored::Other, ..facts(&offer(), &chain) }), NextWrite::Head);
 }
 
 #[test]

@@ -3,28 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::snapshot::content::SnapshotId;
-use crate::data::snapshot::meta::Certificate;
-use crate::fleet::head::{FORMAT, FileHash, NamedJournal};
-
-fn digest(n: u8) -> Digest {
-    Digest([n; 32])
-}
-
-fn bundle(base: Option<u8>, own: u8) -> NamedBundle {
-    let snapshot = SnapshotId::parse(&format!("{own:032x}")).unwrap();
-    NamedBundle::new(base.map(digest), digest(own), snapshot, FileHash { bytes: 10, blake3: digest(own) })
-}
-
-/// A head whose full bundle is `first`, with deltas up to `last`.
-fn head(sequence: u64, first: u8, last: u8) -> Head {
-    let deltas: Vec<NamedBundle> = (first + 1..=last).map(|own| bundle(Some(own - 1), own)).collect();
-    let full = bundle(None, first);
-    let snapshot = deltas.last().unwrap_or(&full).snapshot.clone();
-    let journal = NamedJournal::new(FileHash { bytes: 1, blake3: digest(0) });
-    let (written_ms, confirmed_ms, certificate) = (5, 4, Certificate::Full);
-    Head { format: FORMAT, sequence, written_ms, confirmed_ms, certificate, snapshot, full, deltas, journal }
-}
+use crate::fleet::tests::{bundle, digest, head};
 
 /// A replica that has taken `of` and has the data of bundle `at`.
 fn stand(of: Option<&Head>, at: Option<u8>) -> Stand {

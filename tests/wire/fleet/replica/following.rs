@@ -1,24 +1,23 @@
 //! What a replica takes, and what its clients get.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use http::Method;
 use sample_origin::{Switches, World};
 
-use super::{Shelf, all_of, follows, health, polled, replica_of, says};
-use crate::client::plain_client;
-use crate::gap::{LIST, is_one_of, mirrored};
-use crate::harness::nginx::OnPort;
-use crate::harness::{Setup, edit, run, soon, wait_until};
+use super::{Shelf, all_of, counted, follows, health, polled, replica_of, says};
+use crate::gap::{LIST, is_one_of, mirrored, names};
+use crate::harness::{edit, run, soon, wait_until};
 
 #[tokio::test]
-async fn a_replica_answers_as_its_publisher_does_and_follows_each_change() {
-    let (origin, mirror) = mirrored(230, Switches::default()).await;
+async fn a_replica_answers_as_its_publisher_does_and_follows_each_change_with_its_deltas_alone() {
+    let (origin, mirror) = mirrored(400, Switches::default()).await;
     let mut shelf = Shelf::new();
     shelf.full(&mirror).await;
     let first = shelf.snapshot();
     let sequence = shelf.publish();
-    let replica = replica_of(&shelf).start().await;
+    let mut replica = replica_of(&shelf).start().await;
     follows(&replica, &first, sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     let status = replica.status().await;
@@ -59,40 +58,78 @@ async fn a_replica_answers_as_its_publisher_does_and_follows_each_change() {
     replica.get(&format!("{LIST}?snapshot={}", "0".repeat(32))).await.assert_problem(410, &[&shelf.snapshot()]);
     assert_eq!(replica.get("/api/venues.json").await.status, 404, "nothing is passed through");
     assert!(names(&replica.data_dir()).iter().all(|name| !name.contains("follow-")), "nothing unfinished is left");
-}
 
-fn names(directory: &std::path::Path) -> Vec<String> {
-    crate::gap::names(directory)
+    // A restart forgets neither where the replica stands nor the highest head.
+    replica.restart().await;
+    edit(&origin, &mirror, |world| assert!(world.touch(ids[5]))).await;
+    shelf.delta(&mirror).await;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let (received, full) =
+        (counted(&replica, "grandstand_replica_received_bytes_total").await, &shelf.chain[0]["bytes"]);
+    assert!(
+        (1..full.as_u64().unwrap() / 2).contains(&received),
+        "{received} bytes since the restart; the full bundle has {full}"
+    );
+    replica.restart().await;
+    let mut older = shelf.head();
+    older["sequence"] = (sequence - 1).into();
+    shelf.write(&older);
+    says(&replica, "is older than head").await;
+    assert_eq!(replica.snapshot().await, shelf.snapshot());
 }
 
 #[tokio::test]
-async fn a_head_that_only_confirms_moves_the_age_and_no_entity_tag() {
-    let (_origin, mirror) = mirrored(120, Switches::default()).await;
+async fn a_head_that_only_confirms_moves_the_age_and_health_and_no_entity_tag() {
+    let (_origin, mirror) = mirrored(60, Switches::default()).await;
     let mut shelf = Shelf::new();
     shelf.full(&mirror).await;
-    shelf.shift_ms = -500_000;
-    let sequence = shelf.publish();
-    let replica = replica_of(&shelf).start().await;
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    let before = replica.ok(LIST).await;
-    assert!(before.age().is_some_and(|age| (500..560).contains(&age)), "{before:?}");
-    shelf.shift_ms = -100_000;
-    let sequence = shelf.publish();
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    let after = replica.ok(LIST).await;
-    assert!(after.age().is_some_and(|age| (100..160).contains(&age)), "{after:?}");
-    assert_eq!(before.etag(), after.etag());
-    assert_ne!(before.the("mirror-confirmed"), after.the("mirror-confirmed"));
-    assert_ne!(before.json()["generated_at"], after.json()["generated_at"]);
+    let mut replica = replica_of(&shelf).start().await;
+    let strict = replica_of(&shelf).set("bundle.max_age", "3m").start().await;
+    let (mut tags, mut stamps) = (BTreeSet::new(), BTreeSet::new());
+    // The publisher's clock may be a little ahead: that counts as now, also after a restart.
+    for (shift_s, ages, codes) in [
+        (-300, 300..360, (200, 503)),
+        (-90, 90..150, (200, 200)),
+        (45, 0..40, (200, 200)),
+        (600, 0..0, (503, 503)),
+        (-1, 1..40, (200, 200)),
+    ] {
+        shelf.shift_ms = shift_s * 1000;
+        let sequence = shelf.publish();
+        follows(&replica, &shelf.snapshot(), sequence).await;
+        follows(&strict, &shelf.snapshot(), sequence).await;
+        for _ in 0..2 {
+            let list = replica.ok(LIST).await;
+            assert!(ages.is_empty() || list.age().is_some_and(|age| ages.contains(&age)), "{shift_s}: {list:?}");
+            tags.insert(list.etag());
+            stamps.insert((list.header("mirror-confirmed"), list.json()["generated_at"].to_string()));
+            let ((code, status), (strict_code, strict)) = (health(&replica).await, health(&strict).await);
+            assert_eq!((code, strict_code), codes, "{shift_s}: {status:#}");
+            // Further ahead it confirms nothing.
+            assert_eq!(status["unconfirmed"] == true, code == 503, "{status:#}");
+            assert!(shift_s != -300 || strict["reasons"].to_string().contains("(limit 180 s)"), "{strict:#}");
+            replica.restart().await;
+            replica.ready().await;
+        }
+    }
+    assert_eq!(tags.len(), 1);
+    assert!(stamps.len() >= 4, "{stamps:?}");
 }
 
 #[tokio::test]
-async fn without_its_store_a_replica_starts_and_serves_and_then_says_that_it_is_stale() {
+async fn a_store_that_is_empty_away_or_stands_still_is_told_and_the_replica_serves_what_it_has() {
     let (origin, mirror) = mirrored(120, Switches::default()).await;
     let mut shelf = Shelf::new();
+    let mut replica = replica_of(&shelf).set("ttl", "2s").start().await;
+    says(&replica, "no publisher has written there yet").await;
+    let ready = replica.admin(Method::GET, "/readyz").await;
+    assert!(ready.status == 503 && ready.text().contains("there is no head.json in the object store"), "{ready:?}");
+    let list = replica.get(LIST).await;
+    list.assert_problem(503, &["no data from its publisher yet"]);
+    assert!(list.header("retry-after").is_some());
     shelf.full(&mirror).await;
     let sequence = shelf.publish();
-    let mut replica = replica_of(&shelf).set("ttl", "2s").start().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
     let all = all_of(&replica).await;
     let aside = shelf.root().with_extension("aside");
@@ -116,157 +153,25 @@ async fn without_its_store_a_replica_starts_and_serves_and_then_says_that_it_is_
     let sequence = shelf.publish();
     follows(&replica, &shelf.snapshot(), sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
-}
-
-#[tokio::test]
-async fn a_store_that_stands_still_is_noticed_although_it_answers() {
-    let (_origin, mirror) = mirrored(60, Switches::default()).await;
-    let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    let sequence = shelf.publish();
-    let replica = replica_of(&shelf).set("ttl", "1s").start().await;
-    follows(&replica, &shelf.snapshot(), sequence).await;
+    // It stands still: it answers, and nobody writes.
     says(&replica, "either the publisher does not write, or the object store shows an old state").await;
     let (code, status) = health(&replica).await;
-    assert!(
-        code == 503
-            && status["reasons"][0].as_str().unwrap().contains("the newest head in the object store was written at")
-    );
+    let reason = status["reasons"][0].as_str().unwrap();
+    assert!(code == 503 && reason.contains("the newest head in the object store was written at"), "{reason}");
     polled(&replica, "unchanged").await;
-    assert_eq!(replica.ok(LIST).await.total(), 60);
+    assert_eq!(replica.ok(LIST).await.total(), 120);
     shelf.publish();
     soon("a new head makes it healthy", || async { health(&replica).await.0 == 200 }).await;
 }
 
 #[tokio::test]
-async fn before_there_is_a_head_a_replica_waits_and_says_so() {
-    let shelf = Shelf::new();
-    let replica = replica_of(&shelf).start().await;
-    says(&replica, "no publisher has written there yet").await;
-    let ready = replica.admin(Method::GET, "/readyz").await;
-    assert!(ready.status == 503 && ready.text().contains("there is no head.json in the object store"), "{ready:?}");
-    let list = replica.get(LIST).await;
-    list.assert_problem(503, &["no data from its publisher yet"]);
-    assert!(list.header("retry-after").is_some());
-}
-
-#[tokio::test]
-async fn a_detail_that_the_publisher_did_not_have_is_503_until_it_comes() {
-    let origin = crate::harness::origin(40).await;
-    let mirror = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
-    mirror.ready().await;
-    let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    let sequence = shelf.publish();
-    let replica = replica_of(&shelf).start().await;
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    let id = replica.ok(LIST).await.ids()[0];
-    let target = format!("/api/listings/{id}.json");
-    let missing = replica.get(&target).await;
-    missing.assert_problem(503, &["its publisher did not have it yet"]);
-    assert_eq!(missing.the("retry-after"), "60");
-    // Behind a load balancer the publisher answers. A replica without data does no harm there, either.
-    let empty = Setup::offline().set("replica.url", "file:///nowhere").start().await;
-    let all = OnPort::balancing(&[replica.public, empty.public, mirror.public]).await;
-    for id in replica.ok(LIST).await.ids() {
-        let url = format!("{}/api/listings/{id}.json", all.url());
-        assert_eq!(plain_client().get(url).send().await.unwrap().status(), 200, "{id}");
-    }
-    let theirs = mirror.ok(&target).await;
-    // The same snapshot on both ends.
-    shelf.delta(&mirror).await;
-    let sequence = shelf.publish();
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    assert_eq!(replica.ok(&target).await.etag(), theirs.etag());
-}
-
-#[tokio::test]
-async fn a_restart_forgets_neither_where_the_replica_stands_nor_the_highest_head() {
-    let (origin, mirror) = mirrored(400, Switches::default()).await;
-    let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    let sequence = shelf.publish();
-    let mut replica = replica_of(&shelf).start().await;
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    replica.restart().await;
-    edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[5]))).await;
-    shelf.delta(&mirror).await;
-    let sequence = shelf.publish();
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    let metrics = replica.admin(Method::GET, "/metrics").await;
-    let received =
-        metrics.text().lines().find_map(|line| line.strip_prefix("grandstand_replica_received_bytes_total "));
-    let (received, full) = (received.unwrap().parse::<u64>().unwrap(), shelf.chain[0]["bytes"].as_u64().unwrap());
-    assert!((1..full / 2).contains(&received), "{received} bytes since the restart; the full bundle has {full}");
-    replica.restart().await;
-    let mut older = shelf.head();
-    older["sequence"] = (sequence - 1).into();
-    shelf.write(&older);
-    says(&replica, "is older than head").await;
-    assert_eq!(replica.snapshot().await, shelf.snapshot());
-}
-
-#[tokio::test]
-async fn a_reload_changes_how_often_a_replica_looks() {
+async fn a_replica_looks_when_it_is_asked_or_reconfigured_and_refuses_what_needs_an_origin() {
     let (_origin, mirror) = mirrored(60, Switches::default()).await;
     let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    shelf.publish();
     let file = shelf.root().with_extension("toml");
     fs::write(&file, "replica.poll = \"1h\"\n").unwrap();
     let setup = replica_of(&shelf).without("replica.poll").serving(&["--config", file.to_str().unwrap()]);
     let replica = setup.start().await;
-    replica.ready().await;
-    let sequence = shelf.publish();
-    fs::write(&file, "replica.poll = \"200ms\"\n").unwrap();
-    let report = replica.admin(Method::POST, "/reload").await.json();
-    assert_eq!(report["applied"], serde_json::json!(["replica.poll"]), "{report}");
-    follows(&replica, &shelf.snapshot(), sequence).await;
-}
-
-#[tokio::test]
-async fn a_replica_holds_nothing_back_that_its_publisher_serves() {
-    let (origin, mirror) = mirrored(120, Switches::default()).await;
-    let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    let sequence = shelf.publish();
-    let replica = replica_of(&shelf).start().await;
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(4)));
-    mirror.refresh().await;
-    wait_until("the publisher holds it back", || async { !mirror.status().await["held"].is_null() }).await;
-    assert_eq!(mirror.admin(Method::POST, "/snapshots/accept").await.status, 202);
-    wait_until("it is accepted", || async { mirror.snapshot().await != shelf.snapshot() }).await;
-    shelf.delta(&mirror).await;
-    let sequence = shelf.publish();
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    let (code, status) = health(&replica).await;
-    assert!(code == 200 && status["held"].is_null(), "{status:#}");
-    assert_eq!(replica.ok(LIST).await.total(), mirror.ok(LIST).await.total());
-}
-
-#[tokio::test]
-async fn data_older_than_the_bound_for_bundles_makes_a_replica_unhealthy() {
-    let (_origin, mirror) = mirrored(60, Switches::default()).await;
-    let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    shelf.shift_ms = -300_000;
-    let sequence = shelf.publish();
-    let strict = replica_of(&shelf).set("bundle.max_age", "1m").start().await;
-    let lax = replica_of(&shelf).start().await;
-    for replica in [&strict, &lax] {
-        follows(replica, &shelf.snapshot(), sequence).await;
-        assert_eq!(replica.ok(LIST).await.total(), 60, "it serves all the same");
-    }
-    assert_eq!((health(&strict).await.0, health(&lax).await.0), (503, 200));
-    let reasons = health(&strict).await.1["reasons"].to_string();
-    assert!(reasons.contains("(limit 60 s)"), "{reasons}");
-}
-
-#[tokio::test]
-async fn commands_that_need_an_origin_are_refused() {
-    let shelf = Shelf::new();
-    let replica = replica_of(&shelf).set("replica.poll", "1h").start().await;
     let desk = crate::gap::Desk::new();
     for command in ["sync", "audit"] {
         let (code, said) = run(&replica_of(&shelf).arguments(&[command], &desk.data())).await;
@@ -276,7 +181,13 @@ async fn commands_that_need_an_origin_are_refused() {
     assert_eq!(replica.admin(Method::POST, "/snapshots/accept").await.status, 409);
     // Polls are an hour apart: only the request makes it look again.
     says(&replica, "no head.json").await;
-    let before = super::polls(&replica, "failed").await;
+    shelf.full(&mirror).await;
+    let sequence = shelf.publish();
     assert_eq!(replica.admin(Method::POST, "/refresh").await.status, 202);
-    soon("it looks", || async { super::polls(&replica, "failed").await > before }).await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let sequence = shelf.publish();
+    fs::write(&file, "replica.poll = \"200ms\"\n").unwrap();
+    let report = replica.admin(Method::POST, "/reload").await.json();
+    assert_eq!(report["applied"], serde_json::json!(["replica.poll"]), "{report}");
+    follows(&replica, &shelf.snapshot(), sequence).await;
 }

@@ -18,7 +18,7 @@ async fn a_replica_that_is_killed_at_any_instant_has_a_published_state_and_follo
     let mut shelf = Shelf::new();
     shelf.full(&mirror).await;
     let sequence = shelf.publish();
-    let mut replica = replica_of(&shelf).set("replica.poll", "100ms").start().await;
+    let mut replica = replica_of(&shelf).set("replica.poll", "100ms").alone().start().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
     let mut old = all_of(&mirror).await;
     let mut aim = Aim::new(Duration::from_millis(600));

@@ -1,14 +1,13 @@
-//! A real publisher and its replicas: over a directory, over a real S3 server, and over one another.
+//! A real publisher and its replicas, one of which publishes itself.
 
 use std::fs;
 
 use http::Method;
 use sample_origin::{Origin, World};
 
-use super::super::s3::{S3, with_options};
 use super::super::store::{Store, lost, publishing};
 use crate::gap::{Everything, everything, is_one_of};
-use crate::harness::{Server, Setup, edit, origin, soon, wait_until};
+use crate::harness::{Server, Setup, edit, soon};
 
 const CHANGES: [&str; 3] = ["added", "changed", "removed"];
 
@@ -51,15 +50,17 @@ async fn tell_alike(replica: &Server, publisher: &Server, snapshots: &[String]) 
 }
 
 #[tokio::test]
-async fn replicas_follow_through_changes_rollbacks_restarts_and_the_loss_of_the_store() {
-    let store = Store::new();
+async fn replicas_and_their_replicas_follow_through_changes_rollbacks_restarts_and_the_loss_of_the_store() {
+    let (store, second) = (Store::new(), Store::new());
     let (origin, mut publisher) = publishing(300, &store.url(), |setup| setup).await;
     let mut snapshots = vec![publisher.snapshot().await];
-    let early = replica_of(&store.url()).start().await;
+    let early = replica_of(&store.url()).set("publish.url", &second.url()).start().await;
     follows(&early, &publisher).await;
+    let last = replica_of(&second.url()).start().await;
     for round in 0..3 {
         snapshots.push(change(&origin, &publisher, round).await);
         follows(&early, &publisher).await;
+        follows(&last, &publisher).await;
     }
     // One that was not there from the start.
     let mut late = replica_of(&store.url()).start().await;
@@ -89,51 +90,8 @@ async fn replicas_follow_through_changes_rollbacks_restarts_and_the_loss_of_the_
     }
     publisher.refreshed(&origin).await;
     change(&origin, &publisher, 4).await;
-    for replica in [&early, &late] {
+    for replica in [&early, &late, &last] {
         follows(replica, &publisher).await;
         assert_eq!(replica.admin(Method::GET, "/status").await.status, 200);
-    }
-}
-
-#[tokio::test]
-async fn details_that_come_later_reach_the_replica_without_another_snapshot() {
-    let store = Store::new();
-    let (_origin, publisher) = publishing(120, &store.url(), |setup| setup).await;
-    let replica = replica_of(&store.url()).start().await;
-    follows(&replica, &publisher).await;
-    // They are published a minute apart at most.
-    let start = std::time::Instant::now();
-    let all = everything(&publisher).await;
-    while everything(&replica).await != all {
-        assert!(start.elapsed() < std::time::Duration::from_secs(180), "the details do not come");
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    }
-}
-
-#[tokio::test]
-async fn over_a_real_s3_server() {
-    let (s3, origin) = (S3::start().await, origin(300).await);
-    let publisher = s3.publishing(Setup::mirror_of(&origin), "some/fleet").start().await;
-    publisher.settled(&origin).await;
-    let replica = with_options(replica_of(&S3::place("some/fleet")), "replica", s3.url()).start().await;
-    follows(&replica, &publisher).await;
-    for round in 0..2 {
-        change(&origin, &publisher, round).await;
-        follows(&replica, &publisher).await;
-    }
-    assert!(!replica.process.said().contains("hunter2"));
-    wait_until("nothing is behind", || async { replica.status().await["replica"]["behind_seconds"] == 0 }).await;
-}
-
-#[tokio::test]
-async fn a_replica_that_publishes_has_replicas_of_its_own() {
-    let (first, second) = (Store::new(), Store::new());
-    let (origin, publisher) = publishing(200, &first.url(), |setup| setup).await;
-    let middle = replica_of(&first.url()).set("publish.url", &second.url()).start().await;
-    let last = replica_of(&second.url()).start().await;
-    for round in 0..2 {
-        change(&origin, &publisher, round).await;
-        follows(&middle, &publisher).await;
-        follows(&last, &publisher).await;
     }
 }

@@ -36,41 +36,14 @@ async fn a_mirror_begins_with_the_data_of_a_store_and_confirms_it() {
 }
 
 #[tokio::test]
-async fn a_mirror_begins_with_the_bundles_before_one_that_is_lost() {
-    let (origin, mirror) = mirrored(300, Switches::default()).await;
-    let mut shelf = Shelf::new();
-    shelf.full(&mirror).await;
-    let changed = origin.world(|world| world.ids()[5]);
-    edit(&origin, &mirror, |world| assert!(world.touch(changed))).await;
-    shelf.delta(&mirror).await;
-    shelf.publish();
-    std::fs::remove_file(shelf.file(shelf.key_of(1))).unwrap();
-    drop(mirror);
-    origin.clear_log();
-    let seeded = Setup::mirror_of(&origin).set("replica.url", &shelf.url()).start().await;
-    seeded.settled(&origin).await;
-    assert!(seeded.process.said().contains("the mirror takes the data before it"), "{}", seeded.process.said());
-    let log = origin.log();
-    let details = log.iter().filter(|seen| seen.path_and_query.starts_with("/api/listings/") && seen.status == 200);
-    assert!(details.count() <= 1, "only what changed was fetched");
-    let first = format!("{LIST}?page=1");
-    wait_until("the change is there", || async { seeded.ok(&first).await.ids()[0] == changed }).await;
-    list_is_the_origins(&seeded, &origin, &first).await;
-}
-
-#[tokio::test]
 async fn a_mirror_whose_store_has_nothing_for_it_crawls() {
     let (_other, mirror) = mirrored(40, Switches::default()).await;
     let mut shelf = Shelf::new();
     let origin = origin(60).await;
-    let setup = Setup::mirror_of(&origin).set("replica.url", &shelf.url());
-    let server = setup.clone().start().await;
-    server.settled(&origin).await;
-    assert!(server.process.said().contains("there is no head.json in the object store"), "{}", server.process.said());
     // Data of another origin.
     shelf.full(&mirror).await;
     shelf.publish();
-    let server = setup.start().await;
+    let server = Setup::mirror_of(&origin).set("replica.url", &shelf.url()).start().await;
     server.settled(&origin).await;
     wait_until("it has its own origin's data", || async { server.ok(LIST).await.total() == 60 }).await;
     assert!(server.process.said().contains("neither origin.url nor"), "{}", server.process.said());

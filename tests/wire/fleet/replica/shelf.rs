@@ -101,16 +101,6 @@ impl Shelf {
         entry
     }
 
-    /// A delta as if it followed another bundle: its entry, and its object under the key that a head then names.
-    pub fn graft(&self, delta: &Value, after: &Value) -> Value {
-        let [base, digest] = [after, delta].map(|entry| entry["digest"].as_str().unwrap());
-        let mut grafted = delta.clone();
-        let key = format!("delta/{}-{}.gsb", &base[..16], &digest[..16]);
-        self.put(&key, &fs::read(self.file(delta["key"].as_str().unwrap())).unwrap());
-        (grafted["key"], grafted["base_digest"]) = (key.into(), base.into());
-        grafted
-    }
-
     /// The text of a head for the present chain, not written.
     pub fn head(&self) -> Value {
         let journal = journal();

@@ -1,18 +1,14 @@
-//! A store behind a plain web server: conditional reads of the head, downloads that go on after an interruption, nginx.
+//! A store behind a plain web server: conditional reads of the head, downloads that go on after an interruption.
 
 use std::fs;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sample_origin::Switches;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Shelf, all_of, follows, says};
-use crate::fleet::relay::{Line, Relay};
+use super::{Shelf, all_of, follows, polled, says};
 use crate::forward_proxy::ForwardProxy;
 use crate::gap::{is_one_of, mirrored};
 use crate::harness::nginx::OnPort;
@@ -96,10 +92,11 @@ async fn a_download_goes_on_where_it_was_interrupted_also_by_the_end_of_the_proc
 }
 
 #[tokio::test]
-async fn a_web_server_that_is_down_or_refuses_disturbs_nothing() {
+async fn a_web_server_that_is_down_refuses_or_leads_elsewhere_disturbs_nothing() {
     let (_mirror, mut shelf, setup) = signed_shelf(60).await;
     let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
-    let web = Upstream::start(files(shelf.root(), false)).await;
+    let (web, elsewhere) =
+        (Upstream::start(files(shelf.root(), false)).await, Upstream::start(files(shelf.root(), false)).await);
     let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
     follows(&replica, &snapshot, sequence).await;
     web.go_down().await;
@@ -112,35 +109,19 @@ async fn a_web_server_that_is_down_or_refuses_disturbs_nothing() {
     says(&replica, "the object store refuses access").await;
     web.answers(|_| Script::new(200, "<html>").after(Duration::from_millis(10)));
     says(&replica, "the head cannot be read").await;
+    let to = elsewhere.url();
+    web.answers(move |seen| Script::new(302, "").with("Location", format!("{to}{}", seen.target)));
+    says(&replica, "only redirects to the same scheme, host and port are followed").await;
+    assert_eq!(elsewhere.count(), 0);
+    web.answers(|seen| Script::new(302, "").with("Location", &seen.target));
+    says(&replica, "it redirects more than 10 times").await;
     replica.ok("/api/listings.json").await;
-    web.answers(files(shelf.root(), false));
-    let sequence = shelf.publish();
+    let (root, sequence) = (shelf.root(), shelf.publish());
+    web.answers(move |seen| match seen.target.strip_prefix("/fleet/moved/") {
+        Some(rest) => files(root.clone(), false)(&Seen { target: format!("/fleet/{rest}"), ..seen.clone() }),
+        None => Script::new(307, "").with("Location", seen.target.replace("/fleet/", "/fleet/moved/")),
+    });
     follows(&replica, &snapshot, sequence).await;
-}
-
-#[tokio::test]
-async fn a_web_server_that_sends_chunks_or_compresses_unasked_is_followed() {
-    let (mirror, mut shelf, setup) = signed_shelf(60).await;
-    let web = Upstream::start(files(shelf.root(), false)).await;
-    let setup = setup.set("replica.url", &format!("{}/fleet", web.url()));
-    for compresses in [false, true] {
-        let (snapshot, sequence, root) = (shelf.snapshot(), shelf.publish(), shelf.root());
-        web.answers(move |seen| {
-            let Ok(mut content) = fs::read(root.join(seen.target.trim_start_matches("/fleet/"))) else {
-                return Script::new(404, "");
-            };
-            if compresses {
-                let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                gzip.write_all(&content).unwrap();
-                content = gzip.finish().unwrap();
-            }
-            let script = Script::new(200, content[..1].to_vec()).then(Duration::ZERO, content[1..].to_vec());
-            if compresses { script.with("Content-Encoding", "gzip") } else { script }
-        });
-        let replica = setup.clone().start().await;
-        follows(&replica, &snapshot, sequence).await;
-        is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
-    }
 }
 
 /// Where a web server can be reached over TLS, with the certificate in this directory. It ends with the test.
@@ -180,33 +161,6 @@ async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() 
 }
 
 #[tokio::test]
-async fn a_store_that_stops_in_the_middle_of_an_object_is_left_and_the_download_goes_on() {
-    let (mirror, mut shelf, setup) = signed_shelf(700).await;
-    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
-    let web = Upstream::start(files(shelf.root(), false)).await;
-    let relay = Relay::to(web.address().port()).await;
-    relay.set(Line::Stops(PIECE as u64));
-    let address = format!("http://127.0.0.1:{}/fleet", relay.port());
-    let replica = setup.set("replica.url", &address).start().await;
-    says(&replica, "the object store did not answer within 30 s (full/").await;
-    let ready = replica.admin(http::Method::GET, "/readyz").await;
-    assert_eq!(ready.status, 503, "{ready:?}");
-    relay.set(Line::Open);
-    replica.refresh().await;
-    follows(&replica, &snapshot, sequence).await;
-    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
-    let seen = web.seen_of(&format!("/fleet/{}", shelf.key_of(0)));
-    assert!(
-        seen[0].header("range").is_none() && seen[1..].iter().all(|seen| seen.header("range").is_some()),
-        "{seen:?}"
-    );
-    // A head that does not come is waited for as long as any small answer.
-    relay.set(Line::Hangs);
-    says(&replica, "the object store did not answer within 20 s (head.json)").await;
-    replica.ok("/api/listings.json").await;
-}
-
-#[tokio::test]
 async fn nginx_serves_a_store_as_plain_files() {
     let (mirror, mut shelf, setup) = signed_shelf(120).await;
     let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
@@ -214,7 +168,7 @@ async fn nginx_serves_a_store_as_plain_files() {
     let replica = setup.set("replica.url", &format!("{}/fleet", nginx.url())).start().await;
     follows(&replica, &snapshot, sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
-    super::polled(&replica, "unchanged").await;
+    polled(&replica, "unchanged").await;
     let sequence = shelf.publish();
     follows(&replica, &snapshot, sequence).await;
 }
@@ -243,123 +197,4 @@ async fn a_web_server_behind_a_proxy_and_a_password_is_followed() {
     assert!(!wrong.process.said().contains("swordfish"));
     proxy.close();
     says(&replica, &format!("the proxy {} cannot be reached", proxy.url())).await;
-}
-
-#[tokio::test]
-async fn redirects_lead_only_to_the_same_scheme_host_and_port() {
-    let (_mirror, mut shelf, setup) = signed_shelf(60).await;
-    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
-    let elsewhere = Upstream::start(files(shelf.root(), false)).await;
-    let to = elsewhere.url();
-    let web = Upstream::start(move |seen| Script::new(302, "").with("Location", format!("{to}{}", seen.target))).await;
-    let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
-    says(&replica, "only redirects to the same scheme, host and port are followed").await;
-    assert_eq!(elsewhere.count(), 0);
-    let root = shelf.root();
-    web.answers(move |seen| match seen.target.strip_prefix("/fleet/moved/") {
-        Some(rest) => files(root.clone(), false)(&Seen { target: format!("/fleet/{rest}"), ..seen.clone() }),
-        None => Script::new(307, "").with("Location", seen.target.replace("/fleet/", "/fleet/moved/")),
-    });
-    follows(&replica, &snapshot, sequence).await;
-    web.answers(|seen| Script::new(302, "").with("Location", &seen.target));
-    shelf.publish();
-    says(&replica, "it redirects more than 10 times").await;
-    replica.ok("/api/listings.json").await;
-}
-
-#[tokio::test]
-async fn a_download_that_drips_holds_neither_a_refresh_nor_the_true_reason() {
-    let (_mirror, mut shelf, setup) = signed_shelf(60).await;
-    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
-    let root = shelf.root();
-    let web = Upstream::start(move |seen| {
-        let whole = files(root.clone(), false)(seen);
-        if !seen.target.contains("/full/") {
-            return whole;
-        }
-        let content = fs::read(root.join(seen.target.trim_start_matches("/fleet/"))).unwrap();
-        let begin = Script::new(200, content[..1].to_vec()).announced(content.len());
-        let begin = begin.with("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT");
-        let drips = (1..200).fold(begin, |script, at| script.then(Duration::from_secs(1), content[at..=at].to_vec()));
-        drips.counted()
-    })
-    .await;
-    let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
-    let downloads = || web.seen().iter().filter(|seen| seen.target.contains("/full/")).count();
-    soon("it downloads", || async { downloads() > 0 }).await;
-    soon("the progress is told", || async {
-        let ready = replica.admin(http::Method::GET, "/readyz").await;
-        ready.text().contains("is being downloaded")
-    })
-    .await;
-    web.answers(files(shelf.root(), false));
-    let heads = web.count_of("/fleet/head.json");
-    replica.refresh().await;
-    soon("the head is read again", || async { web.count_of("/fleet/head.json") > heads }).await;
-    follows(&replica, &snapshot, sequence).await;
-}
-
-/// Answers that no sound store gives, for a head and for a bundle: each is told, and the data stays.
-#[tokio::test]
-async fn answers_with_odd_framing_are_told_and_change_nothing() {
-    const FIELDS: &str = "ETag: \"odd\"\r\nLast-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\n";
-    let (mirror, mut shelf, setup) = signed_shelf(60).await;
-    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
-    let web = Upstream::start(files(shelf.root(), false)).await;
-    let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
-    follows(&replica, &snapshot, sequence).await;
-    let raw = |rest: &str| Script::raw(format!("HTTP/1.1 {rest}"));
-    let odd = move |case: usize| match case {
-        0 => raw(&format!("200 OK\r\n{FIELDS}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")),
-        1 => raw(&format!("200 OK\r\n{FIELDS}Content-Length: 5000\r\n\r\nshort")),
-        2 => raw(&format!("200 OK\r\n{FIELDS}Content-Length: 3\r\n\r\nlonger than it says")),
-        3 => raw(&format!("200 OK\r\n{FIELDS}Content-Length: 0\r\n\r\n")),
-        4 => raw(&format!(
-            "206 Partial Content\r\n{FIELDS}Content-Range: bytes 7-9/5000\r\nContent-Length: 3\r\n\r\nxyz"
-        )),
-        5 => Script::new(200, "<Error><Code>SlowDown</Code></Error>").with("ETag", "\"odd\""),
-        6 => raw(&format!("200 OK\r\n{FIELDS}Content-Length: 18446744073709551616\r\n\r\nx")),
-        7 => raw(&format!("200 OK\r\n{FIELDS}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd")),
-        8 => raw("304 Not Modified\r\n\r\n"),
-        9 => Script::new(200, "x".repeat(4096)).repeating("x".repeat(65_536), 100_000),
-        10 => raw(&format!("200 OK\r\n{FIELDS}\r\nuntil the connection ends")),
-        11 => raw("204 No Content\r\n\r\n"),
-        12 => Script::new(200, "x").then(Duration::ZERO, "x").repeating("x".repeat(65_536), 100_000),
-        _ => raw("200 OK\r\nLast-Modified: yesterday\r\nContent-Length: 2\r\n\r\n{}"),
-    };
-    for of_head in [true, false] {
-        for case in 0..14 {
-            if !of_head {
-                // An empty disk has to download the bundle; with data, the head is read conditionally.
-                shelf.full(&mirror).await;
-                shelf.publish();
-            }
-            let (root, is_asked) = (shelf.root(), Arc::new(AtomicBool::new(false)));
-            let asked = is_asked.clone();
-            web.answers(move |seen| {
-                if seen.target.ends_with("head.json") != of_head || seen.target.contains("journal") {
-                    return files(root.clone(), false)(seen);
-                }
-                asked.store(true, Ordering::Relaxed);
-                odd(case)
-            });
-            let fresh = (!of_head).then(|| replica.setup.clone());
-            let server = match fresh {
-                Some(setup) => &setup.start().await,
-                None => &replica,
-            };
-            soon(&format!("case {case} is told ({of_head})"), || async {
-                server.refresh().await;
-                let status = server.status().await;
-                is_asked.load(Ordering::Relaxed)
-                    && status["replica"]["why"].as_str().is_some_and(|why| !why.is_empty() && why.len() <= 500)
-            })
-            .await;
-            println!("{of_head} {case}: {}", server.status().await["replica"]["why"]);
-            replica.ok("/api/listings.json").await;
-            web.answers(files(shelf.root(), false));
-            server.refresh().await;
-            follows(server, &snapshot, shelf.sequence).await;
-        }
-    }
 }
