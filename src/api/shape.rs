@@ -5,10 +5,12 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::modified;
 use super::odd::Row;
-use super::query::ListQuery;
+use super::query::{ListQuery, ModifiedSince};
 use super::taxonomy::TaxonomyKind;
 
 /// The set of filters of a query: a bit for each taxonomy, then the form of `modified_since`. 0 has no filter. From 32
@@ -40,6 +42,17 @@ impl Form {
             Some((_, time)) if time.contains(['Z', 'z', '+', '-', ' ']) => Self::Zoned,
             Some(_) => Self::Local,
         }
+    }
+
+    /// An instant in nanoseconds since 1970; `None`: it has parts that are not written.
+    fn write(self, at: i64) -> Option<String> {
+        let format = match self {
+            Self::Date => "%Y-%m-%d",
+            Self::Zoned => "%Y-%m-%dT%H:%M:%SZ",
+            Self::Local => "%Y-%m-%dT%H:%M:%S",
+        };
+        let text = Timestamp::from_nanosecond(at.into()).ok()?.strftime(format).to_string();
+        (modified::parse(&text).ok() == Some(at)).then_some(text)
     }
 
     const fn name(self) -> &'static str {
@@ -128,6 +141,31 @@ impl Shape {
 
     pub(crate) const fn without(self, kind: TaxonomyKind) -> Self {
         Self(self.0 & !(1 << kind.index()))
+    }
+
+    /// What a query is in this shape: with its filters alone, and the same time in its form. `None`: it has not all of
+    /// them, or that form cannot say the time.
+    pub(crate) fn of_query(self, query: &ListQuery) -> Option<ListQuery> {
+        let mut query = query.clone();
+        for kind in TaxonomyKind::ALL.into_iter().filter(|kind| !self.has(*kind)) {
+            query.slugs[kind.index()] = None;
+        }
+        let since = query.modified_since.take();
+        if let Some(form) = self.form() {
+            let since = since?;
+            let text = if Form::of(&since.text) == form { since.text } else { form.write(since.at)?.into() };
+            query.modified_since = Some(ModifiedSince { text, at: since.at });
+        }
+        (Self::of(&query) == self).then_some(query)
+    }
+
+    /// The shapes with the same terms and another form of the time.
+    pub(crate) fn siblings(self) -> impl Iterator<Item = Self> {
+        let is_sibling = move |other: &Self| {
+            let is_alike = TaxonomyKind::ALL.iter().all(|kind| self.has(*kind) == other.has(*kind));
+            is_alike && *other != self && self.form().is_some() && other.form().is_some()
+        };
+        (1..Self::COUNT).map(Self).filter(move |other| self.row().is_none() && is_sibling(other))
     }
 
     /// The shapes with some of its filters, but not all.

@@ -7,7 +7,8 @@
 //! ours says that a copy is too old, and the example is asked again. If all rows are ours, listings, order and total
 //! decide ([`mod@compare`]). A difference counts if it comes again and the mirror was confirmed for a later instant with the
 //! same data, so that no edit explains it. From the first difference on, the shape is read through, and so is every shape
-//! that has its filters and more, until it is confirmed itself. Where the list of one term differs and that of another one
+//! that has its filters and more, until three examples of it with the page size and the time that differed are as ours. Of the
+//! unfiltered list it is every page size but that of the crawl. Where the list of one term differs and that of another one
 //! does not, it is the term that is read through, and not the shape. An open case is read through until two examples with
 //! different values allow the same one of five meanings; by that it is answered. The verdicts
 //! ([`crate::data::snapshot::verdicts`]) are the origin's, so they outlive snapshots and travel in bundles. All shapes
@@ -197,6 +198,7 @@ impl Examiner {
                 continue;
             }
             let noted = if first { None } else { self.shared.verdicts.take_noted(shape) };
+            let differed = table.differed(shape);
             let make = move || {
                 if let Some(row) = shape.row() {
                     return OpenCase::of(&of.dataset, row, entry.turn, &of.meta.form).map(Asked::Open);
@@ -204,10 +206,13 @@ impl Examiner {
                 let again = entry.again.as_deref().and_then(query_of);
                 let again = again.map(|query| Example::again(&of.dataset, query));
                 let noted = || Example::noted(&of.dataset, noted?);
-                again
-                    .or_else(noted)
-                    .or_else(|| Example::of(&of.dataset, shape, entry.turn, &doubtful))
-                    .map(Asked::Query)
+                let differed = differed.filter(|_| again.is_none()).as_deref().and_then(query_of);
+                let example =
+                    again.or_else(noted).or_else(|| Example::of(&of.dataset, shape, entry.turn, &doubtful))?;
+                Some(Asked::Query(match differed {
+                    Some(differed) => example.like(&of.dataset, &differed),
+                    None => example,
+                }))
             };
             if let Some(example) = blocking(move || Ok::<_, Aborted>(make())).await? {
                 examples.push((shape, example));
@@ -225,7 +230,8 @@ impl Examiner {
         let compared: Vec<(Shape, Compared)> = asked.buffer_unordered(AT_ONCE).collect().await;
         drop(work);
         let is_repeated = |(shape, one): &&(Shape, Compared)| {
-            matches!(one.said.heard, Heard::Differs { .. }) && table.entry(*shape).state == State::Suspected
+            let is_other = matches!(one.said.heard, Heard::Differs { .. } | Heard::Aged);
+            is_other && table.entry(*shape).state == State::Suspected
         };
         let mut form = newest.meta.form.clone();
         let has_form = compared.iter().filter(|(_, one)| form.learn(&one.said.form)).map(|(_, one)| one.at_ms).max();
@@ -248,8 +254,9 @@ impl Examiner {
         let still = still.map(|still| still.dataset.id.clone());
         for (shape, one) in compared {
             let is_aged_again = self.hear(shape, &one, still.is_some() && still == one.of);
-            // What a refresh does not show, a pass does.
-            if one.said.heard == Heard::Aged && !(is_aged_again && self.pass_now_and_then()) {
+            // What a refresh does not show, a pass does. What neither of them shows is in doubt.
+            let is_aged = one.said.heard == Heard::Aged && !table.entry(shape).is_in_doubt();
+            if is_aged && !(is_aged_again && self.pass_now_and_then()) {
                 self.shared.commands.refresh();
             }
             let is_ours = shape.row().is_none() && !table.entry(shape).is_in_doubt();
@@ -349,10 +356,7 @@ impl Examiner {
     /// Takes in what an answer says; `true`: a row differed, and did so before.
     fn hear(&self, shape: Shape, one: &Compared, is_still: bool) -> bool {
         let Compared { path, said: Said { heard, .. }, may_be_old, .. } = one;
-        // Its listings are what the mirror copies.
-        let is_copied = shape == Shape::LIST && matches!(heard, Heard::Differs { .. });
-        let (heard, may_be_old) = (if is_copied { &Heard::Nothing } else { heard }, *may_be_old);
-        let at = self.moment(may_be_old, is_still);
+        let at = self.moment(*may_be_old, is_still);
         let (before, after) = self.shared.verdicts.change(|table| {
             let before = table.entry(shape);
             table.heard(shape, path, heard.clone(), at);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Reading, Since, Slugs, Switches, World};
+use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Quirk, Reading, Since, Slugs, Switches, World};
 use serde_json::json;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
@@ -128,6 +128,150 @@ async fn no_answer_is_wrong_whatever_the_origins_filters_mean() {
     .await;
 }
 
+/// Ordinary queries with several page sizes, of the largest terms, and without any listing.
+fn of_every_size(origin: &Origin) -> Vec<String> {
+    origin.world(|world| {
+        let slugs: Vec<_> = world.ids().into_iter().map(|id| world.slugs_of(id).unwrap()).collect();
+        let sport = slugs.iter().map(|(sport, ..)| *sport);
+        let sport = sport.max_by_key(|sport| world.listings_matching(Some(sport), None, None).len()).unwrap();
+        let state = slugs.iter().map(|(_, state, _)| state.as_str());
+        let state = state.max_by_key(|state| world.listings_matching(None, Some(state), None).len()).unwrap();
+        let city = slugs.iter().map(|(.., city)| *city);
+        let city = city.max_by_key(|city| world.listings_matching(None, None, Some(city)).len()).unwrap();
+        let mut queries = Vec::new();
+        for filters in ["a=b".to_owned(), format!("sport={sport}"), format!("state={state}"), format!("city={city}")] {
+            queries
+                .extend(["", "&per_page=7", "&per_page=7&page=2", "&per_page=100"].map(|size| filters.clone() + size));
+        }
+        for (sport, _, city) in slugs.iter().step_by(29) {
+            for (_, state, other) in slugs.iter().step_by(31) {
+                let has_none = |sport, state, city| world.listings_matching(sport, state, city).is_empty();
+                if has_none(Some(sport), Some(state), None) {
+                    queries.push(format!("sport={sport}&state={state}"));
+                }
+                if has_none(Some(sport), None, Some(other)) {
+                    queries.push(format!("sport={sport}&city={other}"));
+                }
+                if has_none(None, Some(state), Some(city)) {
+                    queries.push(format!("state={state}&city={city}"));
+                }
+            }
+        }
+        let oldest = world.ids().into_iter().map(|id| world.venue(id).unwrap().modified.at).min().unwrap();
+        let times = ["%F", "%FT23:00:00Z", "%FT22:59:59"].map(|form| oldest.strftime(form).to_string());
+        queries.extend(times.map(|time| format!("modified_since={time}")));
+        queries
+    })
+}
+
+/// What an origin does otherwise, and what that disproves at least.
+type QuirkSituation = (Quirk, &'static [&'static str]);
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_is_wrong_whatever_the_origin_does_with_sizes_empty_lists_and_old_times() {
+    let situations: [QuirkSituation; 8] = [
+        (Quirk::SmallFilteredPages, &["sport", "state"]),
+        (Quirk::MenuOfSizes, &["list"]),
+        (Quirk::LargePagesById, &["list", "sport", "state", "city", DATE, ZONED, LOCAL]),
+        (Quirk::EmptyIsNotFound, &["sport+state", "sport+city", "state+city", "city+modified_since(date)"]),
+        (Quirk::FallsBack, &["sport+state", "sport+city", "state+city"]),
+        (Quirk::RefusesBefore(i64::MIN), &[DATE, ZONED, LOCAL]),
+        (Quirk::EndsAfter(40), &[]),
+        (Quirk::WholeHours, &[ZONED, LOCAL]),
+    ];
+    each(situations, async |(quirk, words)| {
+        let origin = origin_with(400, Switches { quirk: Some(quirk), ..Switches::default() }).await;
+        if let Quirk::RefusesBefore(_) = quirk {
+            let times = |world: &World| world.ids().into_iter().map(|id| world.venue(id).unwrap().modified.at).min();
+            let soon = origin.world(times).unwrap().as_second() + 30 * 86_400;
+            origin.set(|switches| switches.quirk = Some(Quirk::RefusesBefore(soon)));
+        }
+        let server = Setup::examining(&origin).start().await;
+        server.settled(&origin).await;
+        let found: BTreeSet<String> = serde_json::from_value(server.disproved().await).unwrap();
+        assert!(words.iter().all(|word| found.contains(*word)), "{quirk:?}: {found:?}");
+        if quirk == Quirk::MenuOfSizes {
+            assert_eq!(found.len(), 1, "{found:?}");
+            origin.clear_log();
+            for size in ["", "?page=3", "?per_page=100&page=2"] {
+                list_is_the_origins(&server, &origin, &format!("{LIST}{size}")).await;
+            }
+            assert!(origin.log().is_empty(), "what is as here is not forwarded: {:?}", origin.log());
+        }
+        for query in of_every_size(&origin) {
+            let target = format!("{LIST}?{query}");
+            let (ours, (status, origins)) = (server.get(&target).await, origin.expected(&target));
+            assert_eq!(ours.status, status, "{quirk:?}: {target}");
+            if status == 200 {
+                let ours = ours.json();
+                assert_eq!(
+                    (&ours["total"], &ours["items"]),
+                    (&origins["total"], &origins["items"]),
+                    "{quirk:?}: {target}"
+                );
+            }
+        }
+    })
+    .await;
+}
+
+/// Such a field disproves the lists that have it, once.
+#[tokio::test(start_paused = true)]
+async fn a_field_that_listings_have_under_a_filter_alone_disproves_that_filter_and_costs_no_more() {
+    let origin = origin_with(400, Switches { quirk: Some(Quirk::Ranks), ..Switches::default() }).await;
+    let server = Setup::examining(&origin).start().await;
+    server.settled(&origin).await;
+    assert_eq!(server.disproved().await, json!(["state"]));
+    assert!(server.finding("shape-disproved").await.is_some());
+    is_the_origins(&server, &origin, "ranks").await;
+    // What was suspected is settled.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    origin.clear_log();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let of_states = origin.log().iter().filter(|seen| seen.path_and_query.contains("state=")).count();
+    assert!(of_states <= 40, "{:?}", origin.log());
+}
+
+/// The order of listings with equal times is another one on each page: that is no other meaning of the page size.
+#[tokio::test(start_paused = true)]
+async fn ties_do_not_disprove_the_list() {
+    let origin = origin_with(400, Switches { ties: Some(1), ..Switches::default() }).await;
+    origin.edit(|world| {
+        let at = jiff::Timestamp::from_second(1_760_000_000).unwrap();
+        for id in world.ids().into_iter().step_by(6) {
+            assert!(world.touch_at(id, at));
+        }
+    });
+    let server = Setup::examining(&origin).start().await;
+    wait_until("the origin is examined", || async { server.status().await["disproved"].is_array() }).await;
+    assert!(!server.disproved().await.as_array().unwrap().contains(&json!("list")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_to_a_client_is_examined_too() {
+    let origin = origin(400).await;
+    let server = Setup::examining(&origin).start().await;
+    server.settled(&origin).await;
+    server.disproved().await;
+    let target = origin.world(|world| {
+        let slugs: Vec<_> = world.ids().into_iter().map(|id| world.slugs_of(id).unwrap()).collect();
+        let mut pairs =
+            slugs.iter().flat_map(|(sport, ..)| slugs.iter().map(move |(_, state, city)| (*sport, state, *city)));
+        let is_empty = |(sport, state, city): &(&str, &String, &str)| {
+            world.listings_matching(Some(sport), Some(state), Some(city)).is_empty()
+                && !world.listings_matching(None, Some(state), Some(city)).is_empty()
+        };
+        let (sport, state, city) = pairs.find(is_empty).unwrap();
+        format!("{LIST}?sport={sport}&state={state}&city={city}&per_page=13")
+    });
+    assert_eq!(server.ok(&target).await.total(), 0);
+    tokio::time::sleep(Duration::from_secs(7 * 3600)).await;
+    origin.clear_log();
+    server.ok(&target).await;
+    tokio::time::sleep(Duration::from_secs(7 * 3600)).await;
+    assert!(origin.log().iter().any(|seen| seen.path_and_query == target), "{:?}", origin.log());
+}
+
 const SINGLES: [&str; 6] = ["sport", "state", "city", DATE, ZONED, LOCAL];
 
 const PAIRS: [&str; 12] = [
@@ -159,10 +303,10 @@ async fn an_ordinary_origin_confirms_every_shape_with_one_example_each() {
             |asked: &str| EVERY_FILTER.iter().filter(|filter| asked.contains(&format!("{filter}="))).count() > 1;
         origin.log().iter().filter(|seen| has_several(&seen.path_and_query)).count()
     };
-    // One for each of the 25 shapes, and for eight a city outside the state.
-    assert_eq!(examples(), 33);
+    // One for each of the 25 shapes, for eight a city outside the state, and for three an empty list.
+    assert_eq!(examples(), 36);
     is_the_origins(&server, &origin, "the defaults").await;
-    assert_eq!(examples(), 33, "nothing is read through");
+    assert_eq!(examples(), 36, "nothing is read through");
 }
 
 #[tokio::test(start_paused = true)]

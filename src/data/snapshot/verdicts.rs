@@ -55,6 +55,10 @@ impl Verdicts {
             mask => {
                 let shape = Shape::of(query);
                 let bit = u64::from(shape.bit());
+                if mask & bit != 0 && shape == Shape::LIST {
+                    let only_order = self.0.table.lock().doubts_size(query.per_page)?;
+                    return Some(Doubtful { name: shape.name(), only_order });
+                }
                 if mask & bit != 0 {
                     return Some(Doubtful { name: shape.name(), only_order: mask & (bit << 32) != 0 });
                 }

@@ -6,10 +6,13 @@ use std::fmt;
 
 use crate::api::form::FormSeen;
 use crate::api::listing::ListingId;
+use crate::api::page::Page;
 use crate::api::query::ListQuery;
 use crate::api::shape::Shape;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::data::details::Details;
+use crate::data::snapshot::meta::Certificate;
+use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshot::verdicts::table::Heard;
 use crate::data::store::DetailState;
 
@@ -130,11 +133,18 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys) -> 
         let status = answered.status.filter(|status| *status != 200).map(|status| status.to_string());
         let why = status.is_none().then(|| UNREADABLE.to_owned());
         let differences = vec![Difference::new(DifferenceKind::Status, "", "200", &status.unwrap_or_default())];
-        let said = Said { differences, why, ..Said::heard(Heard::Differs { only_order: false }) };
-        return if *is_old { old() } else { said };
+        // A list that cannot be read is what the mirror reports.
+        let is_told = query.is_filtered() || why.is_none();
+        let heard = if is_told { Heard::Differs { only_order: false } } else { Heard::Nothing };
+        return if *is_old { old() } else { Said { differences, why, ..Said::heard(heard) } };
     };
     let is_bare = !query.path_and_query().contains("per_page=");
-    let size = page.per_page.unwrap_or(page.items.len() as u64);
+    // The unfiltered list shows the size of pages; under a filter, another one is no form that is followed.
+    let size = if query.is_filtered() {
+        newest.meta.form.page_size.into()
+    } else {
+        page.per_page.unwrap_or(page.items.len() as u64)
+    };
     let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
     let envelope = &newest.dataset.content.envelope;
     let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query.clone() };
@@ -145,12 +155,13 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys) -> 
         Some(Agreement::Aged) => Heard::Aged,
         Some(Agreement::Whole) => Heard::Equal { tells: *tells },
         Some(_) if *is_old => return old(),
+        Some(_) if !query.is_filtered() && !is_other_page(newest, &query, page) => Heard::Nothing,
         Some(other) => Heard::Differs { only_order: other == Agreement::ButOrder },
     };
     let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
     let form = is_ours.then(|| {
         let is_ignored = |key: &str| volatile.contains(key) || newest.meta.left_out.iter().any(|out| out == key);
-        FormSeen::of(text, page, (&query, is_bare), envelope, is_ignored)
+        FormSeen::of(text, page, (&query, is_bare && !query.is_filtered()), envelope, is_ignored)
     });
     let differences = match heard {
         Heard::Equal { .. } => Vec::new(),
@@ -159,6 +170,22 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys) -> 
     let is_older = *is_old || answered.at_ms < newest.meta.confirmed_ms;
     let why = (is_older && !differences.is_empty()).then(|| OLD.to_owned());
     Said { heard, form: form.unwrap_or_default(), differences, why }
+}
+
+/// Whether an unfiltered page is another one by its size. What an edit moves, what has equal times, and pages that
+/// contradict each other are no other meaning.
+fn is_other_page(newest: &Snapshot, query: &ListQuery, page: &Page) -> bool {
+    let dataset = &newest.dataset;
+    let Ok(found) = dataset.find(query) else { return false };
+    if newest.meta.certificate == Certificate::BestEffort || found.total != page.total {
+        return false;
+    }
+    let ours: Vec<ListingId> = found.items.iter().map(|item| item.id).collect();
+    let theirs: Vec<ListingId> = page.items.iter().map(|item| item.id).collect();
+    let time = |id: &ListingId| dataset.modified_of(*id);
+    let shared = theirs.iter().filter(|id| ours.contains(id)).count();
+    let is_tied = ours.iter().map(time).eq(theirs.iter().map(time));
+    ours.len() != theirs.len() || (!is_tied && (2 * shared < ours.len() || shared == ours.len()))
 }
 
 /// What the answer to an open case says of its row.

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 
+use crate::api::odd::folded;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::shape::{Form, Shape, TermName};
 use crate::api::taxonomy::TaxonomyKind;
@@ -29,6 +30,9 @@ const ZONE_STEP: i64 = HOUR / 4;
 const ZONES: [i64; 2] = [12 * HOUR, -14 * HOUR];
 /// An offset that no zone has, in seconds: a server that leaves it out, or puts its own in its place, is found out.
 const ODD_OFFSET: i32 = 75 * 60;
+
+/// A size of pages that cuts most lists.
+const SMALL_PAGE: u16 = 7;
 
 /// So many terms of a kind are tried.
 const MOST_TERMS: usize = 4;
@@ -50,21 +54,32 @@ pub(super) struct Example {
 pub(super) fn turns(shape: Shape) -> u16 {
     match (shape.filters(), shape.form()) {
         _ if shape.row().is_some() => open::TURNS,
-        // Without a page size, and so that the last page is full.
-        (0, _) => 2,
+        // Without a page size, with a small one, and so that the last page is full.
+        (0, _) => 3,
+        // Of the largest term the same two, and of another one.
+        (1, None) => 3,
         (1, Some(form)) => TIMES[form as usize],
-        _ if is_place(shape) => 2,
+        _ if apart(shape).is_some() || has_quiet_city(shape) => 2,
         _ => 1,
     }
 }
 
-/// Whether it has a city in a state.
-fn is_place(shape: Shape) -> bool {
-    shape.has(TaxonomyKind::States) && shape.has(TaxonomyKind::Cities)
+/// Two filters that exclude each other in every other example. A state excludes something only there; beside a sport the
+/// list is empty, which an origin may treat in its own way.
+fn apart(shape: Shape) -> Option<[TaxonomyKind; 2]> {
+    use TaxonomyKind::{Cities, Sports, States};
+    let mut pairs = [[States, Cities], [Sports, Cities], [Sports, States]].into_iter();
+    let pair = pairs.find(|pair| pair.iter().all(|kind| shape.has(*kind)))?;
+    (pair[0] == States || shape.filters() == 2).then_some(pair)
+}
+
+/// Whether every other example is a city in which nothing was modified since.
+fn has_quiet_city(shape: Shape) -> bool {
+    shape.has(TaxonomyKind::Cities) && shape.form() == Some(Form::Date) && shape.filters() == 2
 }
 
 /// How many times [`times`] finds, by form.
-const TIMES: [u16; 3] = [5, 2, 3];
+const TIMES: [u16; 3] = [5, 3, 4];
 
 impl Example {
     /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
@@ -73,8 +88,11 @@ impl Example {
         if shape == Shape::LIST {
             return Self::of_list(dataset, turn);
         }
-        if is_place(shape) && turn % 2 == 1 {
-            return Self::elsewhere(dataset, shape, turn, doubtful);
+        if let Some(pair) = apart(shape).filter(|_| turn % 2 == 1) {
+            return Self::elsewhere(dataset, shape, pair, turn, doubtful);
+        }
+        if has_quiet_city(shape) && turn % 2 == 1 {
+            return Self::quiet(dataset, turn, doubtful);
         }
         let chosen = chosen(dataset, shape, turn, doubtful);
         let Some(form) = shape.form() else {
@@ -98,23 +116,52 @@ impl Example {
         best(dataset, chosen.into_iter().take(2 * MOST_TERMS).filter_map(of_members).flatten(), shape, turn)
     }
 
-    /// A city outside the state beside it: only there a state excludes something.
-    fn elsewhere(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
-        let Self { query, .. } = Self::of(dataset, shape.without(TaxonomyKind::States), turn / 2, doubtful)?;
-        let within = dataset.membership(TaxonomyKind::Cities, query.slug(TaxonomyKind::Cities)?)?.positions()?;
-        let states = telling(dataset, TaxonomyKind::States, doubtful).into_iter();
-        let (state, _) =
-            states.filter(|(_, positions)| positions.is_disjoint(within)).nth(usize::from(turn / 2) % 2)?;
-        Some(Self { query: query.with_page(1).with_term(TaxonomyKind::States, state), tells: true })
+    /// Two terms that have no listing in common: with other filters, and a city outside the state; or alone.
+    fn elsewhere(
+        dataset: &Dataset,
+        shape: Shape,
+        [kind, beside]: [TaxonomyKind; 2],
+        turn: u16,
+        doubtful: &DoubtfulTerms,
+    ) -> Option<Self> {
+        let base = match shape.filters() {
+            2 => None,
+            _ => Some(Self::of(dataset, shape.without(kind), turn / 2, doubtful)?.query),
+        };
+        let is_beside = |slug: &str| base.as_ref().is_none_or(|base| base.slug(beside) == Some(slug));
+        let all = telling(dataset, kind, doubtful);
+        let within = telling(dataset, beside, doubtful).into_iter().filter(|(slug, _)| is_beside(slug));
+        let mut pairs = within.flat_map(|(slug, within)| {
+            all.iter().filter(move |(_, of)| of.is_disjoint(within)).map(move |(other, _)| (*other, slug))
+        });
+        let (other, slug) = pairs.nth(usize::from(turn / 2) % 2)?;
+        let query = base.as_ref().map_or_else(ListQuery::default, |base| base.with_page(1));
+        Some(Self { query: query.with_term(beside, slug).with_term(kind, other), tells: true })
     }
 
-    /// The list itself shows its form.
+    /// A city, and the day after its last listing.
+    fn quiet(dataset: &Dataset, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
+        let last = dataset.modified().max()?;
+        let mut quiet = telling(dataset, TaxonomyKind::Cities, doubtful).into_iter().filter_map(|(slug, of)| {
+            let day = day_after(of.iter().filter_map(|position| dataset.modified_at(position)).max()?);
+            let query = ListQuery { per_page: ListQuery::DEFAULT_PER_PAGE, ..since(written(day, DAYS, 0)?, day) };
+            (day < last).then(|| query.with_term(TaxonomyKind::Cities, slug))
+        });
+        Some(Self { query: quiet.nth(usize::from(turn / 2) % 2)?, tells: true })
+    }
+
+    /// The list itself shows its form, and whether its pages are the same with each size.
     fn of_list(dataset: &Dataset, turn: u16) -> Option<Self> {
         let (bare, total) = (ListQuery::default(), dataset.len() as u64);
         let fills = |size: &u16| *size != bare.per_page && total.is_multiple_of((*size).into());
-        let per_page =
-            if turn.is_multiple_of(2) { bare.per_page } else { (1..=ListQuery::MAX_PER_PAGE).rev().find(fills)? };
-        (total > 0).then_some(Self { query: ListQuery { per_page, ..bare }, tells: false })
+        let per_page = match turn % 3 {
+            0 => bare.per_page,
+            1 => SMALL_PAGE,
+            _ => (1..=ListQuery::MAX_PER_PAGE).rev().find(fills)?,
+        };
+        let query = ListQuery { per_page, ..bare };
+        let page = if per_page == SMALL_PAGE { query.total_pages(total).div_ceil(2) } else { 1 };
+        (total > 0).then(|| Self { query: query.with_page(page), tells: true })
     }
 
     /// A query once more.
@@ -136,7 +183,7 @@ impl Example {
         doubtful: &DoubtfulTerms,
     ) -> Option<Vec<(TermName, bool, Self)>> {
         let (kind, slugs) = (of.kind, slugs(dataset, of.kind));
-        let is_part = |slug: &str| slugs.matches(slug).nth(1).is_some();
+        let is_part = |slug: &str| slugs.matches(&*folded(slug)).nth(1).is_some();
         let is_tried = |slug: &&str| **slug != *of.slug && !doubtful.contains(&name(kind, slug));
         let others = || dataset.known_terms(kind).map(|(slug, _)| slug).filter(is_tried);
         let parts: Vec<&str> = match others().count() {
@@ -158,9 +205,27 @@ impl Example {
         Some(tried.map(example).collect())
     }
 
-    /// What a client asked; `None`: it shows nothing.
+    /// What a client asked; `None`: it shows nothing, or is an open case by now.
     pub(super) fn noted(dataset: &Dataset, query: ListQuery) -> Option<Self> {
-        Some(Self::about(dataset, query)?.1)
+        let (total, ids) = answer(dataset, &query)?;
+        let is_known = |term: TermName| dataset.membership(term.kind, &term.slug).is_some();
+        let is_ordinary = !ids.is_empty() || (total == 0 && query.page == 1);
+        (is_ordinary && TermName::all_of(&query).all(is_known)).then(|| Self::again(dataset, query))
+    }
+
+    /// The same with the page size, the page and the time of a query with some of its filters that was answered otherwise.
+    pub(super) fn like(self, dataset: &Dataset, other: &ListQuery) -> Self {
+        let own = &self.query;
+        let time = other.modified_since.clone().filter(|_| own.modified_since.is_some());
+        let query =
+            ListQuery { per_page: other.per_page, modified_since: time.or(own.modified_since.clone()), ..own.clone() };
+        match answer(dataset, &query) {
+            Some((total, _)) if total > 0 => {
+                let page = other.page.min(query.total_pages(total));
+                Self::again(dataset, query.with_page(page))
+            }
+            _ => self,
+        }
     }
 
     /// `None`: the data set cannot answer it, or selects nothing, which the origin may treat in its own way.
@@ -194,9 +259,16 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
     let (_, example) = examples.min_by_key(|(score, example)| (!example.tells, Reverse(*score)))?;
     let Example { query, tells } = example;
     let (total, _) = answer(dataset, &query)?;
-    let chance = u32::from(turn) + shape.bit().trailing_zeros();
-    let query = ListQuery { per_page: if chance.is_multiple_of(2) { ListQuery::MAX_PER_PAGE } else { 7 }, ..query };
+    let is_single = shape.only_taxonomy().is_some();
+    let chance = u32::from(turn) + if is_single { 0 } else { shape.bit().trailing_zeros() };
+    let per_page = match chance % 3 {
+        0 => ListQuery::DEFAULT_PER_PAGE,
+        2 if is_single || total > u64::from(ListQuery::MAX_PER_PAGE) => ListQuery::MAX_PER_PAGE,
+        _ => SMALL_PAGE,
+    };
+    let query = ListQuery { per_page, ..query };
     let last = query.total_pages(total);
+    // The first one where no size is asked for: the origin's pages may be larger.
     let page = [1, last.div_ceil(2), last][chance as usize % 3];
     Some(Example { query: query.with_page(page.max(1)), tells })
 }
@@ -221,8 +293,16 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) 
         let with = |query: &ListQuery, slug: &str| query.clone().with_term(kind, slug);
         if chosen.is_empty() {
             let mut terms = telling(dataset, kind, doubtful);
-            let most = terms.len();
-            terms.rotate_left(usize::from(turn).checked_rem(most).unwrap_or(0));
+            let (most, all) = (terms.len(), dataset.len() as u64);
+            let by_size = |at: &usize| (terms[*at].1.len() == all, Reverse(terms[*at].1.len()));
+            let largest = (0..most).min_by_key(by_size).unwrap_or(0);
+            // Of the largest term two, then of those whose slugs are parts.
+            let first = match usize::from(turn) {
+                turn if shape.filters() > 1 => turn,
+                0 | 1 => largest,
+                turn => turn - 2 + usize::from(largest == 0),
+            };
+            terms.rotate_left(first.checked_rem(most).unwrap_or(0));
             let terms = terms.into_iter().take(MOST_TERMS);
             chosen = terms.map(|(slug, of)| (with(&ListQuery::largest_pages(), slug), of.clone())).collect();
             continue;
@@ -249,13 +329,13 @@ fn telling<'a>(dataset: &'a Dataset, kind: TaxonomyKind, doubtful: &DoubtfulTerm
     known.sort_unstable_by_key(|(slug, positions)| (positions.len() == all, Reverse(positions.len()), *slug));
     let slugs = slugs(dataset, kind);
     known.truncate(MOST_PARTS);
-    known.sort_by_cached_key(|(slug, _)| slugs.matches(slug).nth(1).is_none());
+    known.sort_by_cached_key(|(slug, _)| slugs.matches(&*folded(slug)).nth(1).is_none());
     known
 }
 
-/// All slugs of a taxonomy, a line each.
+/// All slugs of a taxonomy, a line each, without case and accents.
 fn slugs(dataset: &Dataset, kind: TaxonomyKind) -> String {
-    dataset.memberships(kind).map(|(slug, _)| slug).collect::<Vec<_>>().join("\n")
+    dataset.memberships(kind).map(|(slug, _)| folded(slug)).collect::<Vec<_>>().join("\n")
 }
 
 fn name(kind: TaxonomyKind, slug: &str) -> TermName {
@@ -272,25 +352,30 @@ fn sorted(mut modified: Vec<i64>) -> Vec<i64> {
 fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
     let any = |_: i64| true;
     let (summer, winter) = (|at| Season::Summer.is_at(at), |at| Season::Winter.is_at(at));
+    let with = |at: Option<i64>, format, offset| at.and_then(|at| Some(since(written(at, format, offset)?, at)));
+    let old = modified.first().map(|first| day_after(*first)).filter(|day| *day < last);
     let found = match form {
         Form::Date => [
             day(modified, Edge::After, any),
             day(modified, Edge::Before, any),
-            old_day(modified, last),
+            with(old, DAYS, 0),
             day(modified, Edge::Before, summer),
             day(modified, Edge::After, winter),
         ]
         .to_vec(),
         Form::Zoned => {
-            let at = between(modified, None, any);
-            let with = |offset, format| at.and_then(|at| Some(since(written(at, format, offset)?, at)));
-            [with(0, "%Y-%m-%dT%H:%M:%SZ"), with(ODD_OFFSET, "%Y-%m-%dT%H:%M:%S%:z")].to_vec()
+            let [before, after] = [Edge::Before, Edge::After].map(|edge| between(modified, edge, None, any));
+            let zulu = "%Y-%m-%dT%H:%M:%SZ";
+            [with(before, zulu, 0), with(after, "%Y-%m-%dT%H:%M:%S%:z", ODD_OFFSET), with(old, zulu, 0)].to_vec()
         }
         Form::Local => {
-            let any = between(modified, None, any);
-            let seasons =
-                [between(modified, Some(Season::Summer), summer), between(modified, Some(Season::Winter), winter), any];
-            seasons.into_iter().map(|at| Some(since(written(at?, "%Y-%m-%dT%H:%M:%S", 0)?, at?))).collect()
+            let seasons = [
+                between(modified, Edge::Before, Some(Season::Summer), summer),
+                between(modified, Edge::Before, Some(Season::Winter), winter),
+                between(modified, Edge::After, None, any),
+                old,
+            ];
+            seasons.into_iter().map(|at| with(at, "%Y-%m-%dT%H:%M:%S", 0)).collect()
         }
     };
     let is_clear = |query: &ListQuery| {
@@ -306,10 +391,9 @@ fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
     queries
 }
 
-/// The day after the first listing.
-fn old_day(modified: &[i64], last: i64) -> Option<ListQuery> {
-    let day = (modified.first()?.div_euclid(DAY) + 1) * DAY;
-    if day < last { Some(since(written(day, "%Y-%m-%d", 0)?, day)) } else { None }
+/// The beginning of the next day.
+const fn day_after(at: i64) -> i64 {
+    (at.div_euclid(DAY) + 1) * DAY
 }
 
 fn since(text: String, at: i64) -> ListQuery {
@@ -347,12 +431,16 @@ fn poorness(gap: i64, season: Option<Season>, at: i64) -> (bool, bool, i64) {
     (wide, !wide && season.is_some_and(|season| !season.is_at(at)), gap)
 }
 
-/// Which listing shows when a day begins.
+/// How a day is written.
+const DAYS: &str = "%Y-%m-%d";
+
+/// Which listing shows when a day, or what was modified since a time, begins.
 #[derive(Clone, Copy)]
 enum Edge {
-    /// One soon after midnight: a day that begins later would leave it out.
+    /// One soon after midnight: a day that begins later would leave it out. One soon before a time: what forgets its minutes
+    /// has it, too.
     After,
-    /// One soon before: a day that begins earlier would have it, too.
+    /// One soon before: a day that begins earlier would have it, too. One soon after a time.
     Before,
 }
 
@@ -369,16 +457,19 @@ fn day(modified: &[i64], edge: Edge, is_wanted: impl Fn(i64) -> bool) -> Option<
     };
     let some = days.filter(|(day, gap)| *gap > 0 && *day < last && is_wanted(*day));
     let (day, _) = some.min_by_key(|(day, gap)| poorness(*gap, Some(season), *day))?;
-    Some(since(written(day, "%Y-%m-%d", 0)?, day))
+    Some(since(written(day, DAYS, 0)?, day))
 }
 
 /// A whole second in which nothing was modified, with listings soon before and soon after it, rather on one day: what
-/// reads the time as an earlier or a later one is found out.
-fn between(modified: &[i64], season: Option<Season>, is_wanted: impl Fn(i64) -> bool) -> Option<i64> {
+/// reads the time as an earlier or a later one is found out. It is next to one of them.
+fn between(modified: &[i64], edge: Edge, season: Option<Season>, is_wanted: impl Fn(i64) -> bool) -> Option<i64> {
     let pairs = modified.windows(2).filter_map(|pair| {
         let (before, after) = (pair[0], pair[1]);
-        let second = (after - 1).div_euclid(SECOND) * SECOND;
-        (second > before && is_wanted(second)).then_some((before, after, second))
+        let second = match edge {
+            Edge::Before => (after - 1).div_euclid(SECOND) * SECOND,
+            Edge::After => (before.div_euclid(SECOND) + 1) * SECOND,
+        };
+        (before < second && second < after && is_wanted(second)).then_some((before, after, second))
     });
     let best = pairs.min_by_key(|(before, after, second)| {
         let (wide, off, gap) = poorness(after - before, season, *second);

@@ -50,7 +50,7 @@ pub(super) fn next(table: &Table, noted: &BTreeSet<Shape>, now_ms: i64, last_ms:
         let is_open = |shape: &Shape| {
             let entry = entry(shape);
             let is_new = if entry.is_in_doubt() { entry.asked_ms == 0 } else { entry.turn < turns(*shape) };
-            is_new && entry.due_ms == 0 && !table.has_doubtful_part(*shape)
+            is_new && entry.due_ms == 0 && !table.has_open_part(*shape)
         };
         let open = |shape: &&Shape| is_open(shape) && table.asked < MOST_OPENING;
         if let Some(least) = all.iter().find(open).map(|shape| shape.filters()) {

@@ -44,6 +44,11 @@ fn rows(count: u64) -> Vec<Row> {
 }
 
 fn dataset(rows: &[Row]) -> Dataset {
+    dataset_of(rows, |index| index)
+}
+
+/// `rename`: changes the text of an index.
+fn dataset_of(rows: &[Row], rename: impl Fn(String) -> String) -> Dataset {
     let summary = |(id, Row([sport, state, city], at)): (usize, &Row)| {
         let at = Timestamp::from_second(*at).unwrap();
         let raw = format!(
@@ -56,7 +61,7 @@ fn dataset(rows: &[Row]) -> Dataset {
         let terms = (0..12).filter(|term| count(*term) > 0);
         let terms: Vec<String> =
             terms.map(|n| format!(r#"{{"slug":"{slug}-{n}","name":"{name} {n}","count":{}}}"#, count(n))).collect();
-        format!("[{}]", terms.join(",")).into()
+        rename(format!("[{}]", terms.join(","))).into()
     };
     let taxonomies = [taxonomy(0, "sport", "Sport"), taxonomy(1, "state", "State"), taxonomy(2, "city", "City")];
     let envelope = Envelope::default();
@@ -97,7 +102,7 @@ impl Origin {
     }
 
     fn answer(&self, rows: &[Row], dataset: &Dataset, query: &ListQuery) -> Heard {
-        if self.refuses {
+        if self.refuses && query.is_filtered() {
             return Heard::Differs { only_order: false };
         }
         let has = |filter: usize| match filter {
@@ -238,7 +243,7 @@ fn an_origin_as_documented_confirms_every_shape_that_its_data_shows() {
             verdicts.names(State::Unproved)
         );
         let twice = 2 * OpenRow::ALL.len() as u32;
-        assert!((31..=48).contains(&(verdicts.table().asked - twice)), "{}", verdicts.table().asked);
+        assert!((31..=62).contains(&(verdicts.table().asked - twice)), "{}", verdicts.table().asked);
     }
     for few in [rows(1), Vec::new()] {
         let verdicts = Origin::default().examined(&few);
@@ -284,7 +289,7 @@ fn other_meanings_disprove_what_they_show_in_and_nothing_else() {
     let days = Origin { only_dates: true, ..Origin::default() }.disproved(&rows);
     assert_eq!(days, ["modified_since(zoned)", "modified_since(local)"]);
     let refused = Origin { refuses: true, ..Origin::default() }.disproved(&rows);
-    let order = Origin { backwards: Some(|_| true), ..Origin::default() }.examined(&rows);
+    let order = Origin { backwards: Some(|filters| filters > 0), ..Origin::default() }.examined(&rows);
     assert_eq!((refused.len(), order.names(State::Disproved).unwrap().len()), (singles.len(), singles.len()));
     let query = Parameters::parse("sport=sport-1&state=state-1").unwrap().list;
     assert!(order.doubts(&query).unwrap().only_order, "a part's order is the whole's");
@@ -413,8 +418,13 @@ fn a_list_that_was_suspected_is_answered_again_once_it_is_as_ours() {
     // So does another state.
     ask(Origin::ignoring(1, 0), 6_000_150);
     assert_eq!(verdicts.names(State::Disproved).unwrap(), ["state"]);
-    // The whole is asked itself, and is as ours.
-    Origin::default().ask(&rows, &dataset, &verdicts, Shape::of(&wider), 6_000_200);
+    // The whole is asked itself, three times, and is as ours. In every other turn the data has no example.
+    let mut turns = 0;
+    while verdicts.doubts(&wider).is_some() && turns < 9 {
+        turns += 1;
+        Origin::default().ask(&rows, &dataset, &verdicts, Shape::of(&wider), 6_000_200);
+    }
+    assert_eq!(turns, 5);
     assert!(verdicts.doubts(&query).is_some() && verdicts.doubts(&wider).is_none());
     // Two answers, so far apart that none is an old copy.
     ask(Origin::default(), 7_000_000);
@@ -422,6 +432,51 @@ fn a_list_that_was_suspected_is_answered_again_once_it_is_as_ours() {
     assert!(verdicts.doubts(&query).is_some());
     ask(Origin::default(), 7_001_100);
     assert_eq!((verdicts.doubts(&query), verdicts.names(State::Disproved)), (None, Some(Vec::new())));
+}
+
+#[test]
+fn slugs_that_differ_in_accents_are_parts_of_each_other() {
+    let dataset = dataset_of(&rows(600), |index| index.replace(r#""state-3""#, r#""St\u00e1te-2""#));
+    let of = TermName { kind: TaxonomyKind::States, slug: "state-2".into() };
+    let tried = Example::on_trial(&dataset, &of, &example::DoubtfulTerms::new()).unwrap();
+    let tried: Vec<(&str, bool)> = tried.iter().map(|(term, is_control, _)| (&*term.slug, *is_control)).collect();
+    assert!(tried.contains(&("Státe-2", false)) && tried.len() == 3, "{tried:?}");
+}
+
+#[test]
+fn what_is_beside_a_difference_is_asked_the_same_and_confirmed_by_three_examples() {
+    let list = |raw: &str| Parameters::parse(raw).unwrap().list;
+    let raw = "city=city-1&modified_since=2024-01-01&page=2&per_page=99";
+    let (path, shape) = (list(raw).path_and_query(), Shape::of(&list(raw)));
+    let verdicts = Verdicts::default();
+    let mut now_ms = 1_000_000;
+    let mut hear = |shape, path: &str, heard| {
+        now_ms += 1000;
+        let at = Moment { now_ms, apart_ms: 0, is_still: true };
+        verdicts.change(|table| table.heard(shape, path, heard, at))
+    };
+    verdicts.change(|table| table.is_opened = true);
+    for state in [State::Suspected, State::Disproved] {
+        assert_eq!(hear(shape, &path, Heard::Differs { only_order: false }), state);
+    }
+    for (raw, time) in [
+        ("city=city-1&page=2&per_page=99", None),
+        ("modified_since=2024-01-01&page=2&per_page=99", Some("2024-01-01")),
+        ("city=city-1&modified_since=2024-01-01T00:00:00Z&page=2&per_page=99", Some("2024-01-01T00:00:00Z")),
+        ("city=city-1&modified_since=2024-01-01T00:00:00&page=2&per_page=99", Some("2024-01-01T00:00:00")),
+    ] {
+        let entry = verdicts.table().entry(Shape::of(&list(raw)));
+        assert!(entry.due_ms > 0);
+        let again = query_of(&entry.again.unwrap()).unwrap();
+        assert_eq!((again.per_page, again.page), (99, 2));
+        assert_eq!(again.modified_since.as_ref().map(|since| &*since.text), time);
+    }
+    let whole = list("city=city-1&sport=sport-1&modified_since=2024-01-01");
+    assert_eq!(verdicts.table().differed(Shape::of(&whole)), Some(path));
+    for (path, is_in_doubt) in [("/1", true), ("/2", true), ("/2", true), ("/3", false)] {
+        hear(Shape::of(&whole), path, Heard::Equal { tells: true });
+        assert_eq!(verdicts.doubts(&whole).is_some(), is_in_doubt, "{path}");
+    }
 }
 
 #[test]
@@ -456,7 +511,8 @@ fn what_moves_or_is_not_answered_is_asked_again_and_ends() {
     for (heard, is_still, tries, expected) in [
         (differs.clone(), true, 2, State::Disproved),
         (differs, false, 12, State::Disproved),
-        (Heard::Aged, true, 6, State::Disproved),
+        (Heard::Aged, true, 3, State::Suspected),
+        (Heard::Aged, true, 4, State::Disproved),
         (Heard::Nothing, true, 20, State::Unproved),
     ] {
         let verdicts = Verdicts::default();

@@ -47,7 +47,7 @@ pub use origin::{Origin, Reach};
 pub use sample::{Decimal, Digits, Stamp, Venue, Zone};
 pub use switches::{
     ApiUrlStyle, Cdn, Combine, CopyHeader, CountStyle, Dates, EmptyFilters, EmptyPages, EtagStyle, Generated,
-    GeneratedAt, ListStyle, ModifiedStyle, Numbers, Reading, Since, Slugs, Switches, TaxonomyShape, TermFields,
+    GeneratedAt, ListStyle, ModifiedStyle, Numbers, Quirk, Reading, Since, Slugs, Switches, TaxonomyShape, TermFields,
     TermNames,
 };
 pub use wire::Body;

@@ -11,13 +11,14 @@ use super::answer::{Answer, Context};
 use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
 use super::listing;
+use super::order::ItemOrder;
 use super::query::Query;
-use super::switches::{EmptyFilters, EmptyPages, Switches};
+use super::switches::{EmptyFilters, EmptyPages, Quirk, Switches};
 
 /// Answers with one page.
 pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     let edges = &context.switches.edges;
-    let query = match Query::parse(raw, context.world, context.switches, context.now) {
+    let mut query = match Query::parse(raw, context.world, context.switches, context.now) {
         Ok(query) => query,
         Err((status, complaint)) => return context.error(status, &complaint),
     };
@@ -27,7 +28,17 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
         return context.error(404, &format!("{city} is not in {state}"));
     }
     let mut page = query.page.unwrap_or(1);
-    let per_page = query.per_page.unwrap_or(context.switches.style.page_size);
+    let (quirk, is_filtered) = (context.switches.quirk, !query.filters.is_empty());
+    let menu = |size: &u64| quirk != Some(Quirk::MenuOfSizes) || is_filtered || [10, 25, 50, 100].contains(size);
+    let small = (quirk == Some(Quirk::SmallFilteredPages) && is_filtered).then_some(20);
+    let per_page = query.per_page.filter(menu).or(small).unwrap_or(context.switches.style.page_size);
+    let is_empty = is_filtered && select(context, &query, 0, 1).1 == 0;
+    if is_empty && quirk == Some(Quirk::EmptyIsNotFound) {
+        return context.error(404, "there is no such listing");
+    }
+    if is_empty && quirk == Some(Quirk::FallsBack) {
+        query = query.first_alone();
+    }
     let (mut venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
     let last = total.div_ceil(per_page).max(1);
     if page > last {
@@ -60,8 +71,14 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
             });
         }
         json.key("items").array(|json| {
-            for venue in venues {
-                json.object(|json| listing::summary(context, json, venue));
+            let has_rank = quirk == Some(Quirk::Ranks) && query.filters.iter().any(|(name, _)| *name == "state");
+            for (place, venue) in venues.into_iter().enumerate() {
+                json.object(|json| {
+                    listing::summary(context, json, venue);
+                    if has_rank {
+                        json.key("rank").raw(place + 1);
+                    }
+                });
             }
         });
     });
@@ -78,7 +95,8 @@ fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Ve
     let (world, switches) = (context.world, context.switches);
     let is_filtered = !query.filters.is_empty();
     let filtered = switches.filtered_order.filter(|_| is_filtered);
-    let order = world.ordered(filtered.unwrap_or(switches.order));
+    let by_size = (switches.quirk == Some(Quirk::LargePagesById) && take > 50).then_some(ItemOrder::ById);
+    let order = world.ordered(by_size.or(filtered).unwrap_or(switches.order));
     let venue = |position: &u32| &world.venues[*position as usize];
     if !is_filtered && switches.ties.is_none() && switches.hidden.is_empty() {
         let from = order.len().min(usize::try_from(skip).unwrap_or(usize::MAX));
@@ -87,6 +105,9 @@ fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Ve
     }
     let selected = query.selection(world, switches);
     let mut venues: Vec<&Venue> = order.iter().map(venue).filter(|venue| selected(venue)).collect();
+    if let Some(Quirk::EndsAfter(most)) = switches.quirk.filter(|_| is_filtered) {
+        venues.truncate(most);
+    }
     let total = switches.cached_total.filter(|_| !is_filtered).unwrap_or(venues.len() as u64);
     let mut total = total;
     if switches.names_removed && query.filters.iter().any(|(name, _)| *name == "modified_since") {

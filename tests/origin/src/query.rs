@@ -12,7 +12,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::edges::{BadNumber, Commas, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
-use super::switches::{Combine, Dates, ModifiedStyle, Numbers, Since, Slugs, Switches};
+use super::switches::{Combine, Dates, ModifiedStyle, Numbers, Quirk, Since, Slugs, Switches};
 use super::world::World;
 
 /// Status and complaint.
@@ -76,7 +76,13 @@ impl Query {
             }
             let Some(value) = value_of(name)? else { continue };
             if name == "modified_since" {
-                match parse_instant(&value, switches) {
+                let at = parse_instant(&value, switches);
+                if let (Some(at), Some(Quirk::RefusesBefore(second))) = (at, switches.quirk)
+                    && at.as_second() < second
+                {
+                    return Err((400, format!("{name}: '{value}' is too long ago")));
+                }
+                match at.map(|at| if switches.quirk == Some(Quirk::WholeHours) { hour(at) } else { at }) {
                     Some(at) if at <= now || edges.odd_since == OddSince::Usual => since = Some(at),
                     _ if edges.odd_since == OddSince::Ignored => continue,
                     Some(_) => return Err((400, format!("{name}: '{value}' lies in the future"))),
@@ -105,6 +111,15 @@ impl Query {
         };
         let folded = filters.iter().map(|(name, value)| (*name, fold(value, switches.slugs))).collect();
         Ok(Self { page: count("page")?, per_page, filters, folded, several, since })
+    }
+
+    /// The same with its first filter alone, unless there is a time.
+    pub(super) fn first_alone(mut self) -> Self {
+        if self.since.is_none() {
+            self.filters.truncate(1);
+            self.folded.truncate(1);
+        }
+        self
     }
 
     /// A state and a city, both known and without a common venue, if these are asked for.
@@ -206,6 +221,12 @@ fn is_known(world: &World, parameter: &str, slug: &str) -> bool {
 fn first_instant(at: Timestamp) -> Timestamp {
     let second = at.as_second();
     Timestamp::from_second(second - second.rem_euclid(86_400)).unwrap_or(at)
+}
+
+/// The beginning of the hour.
+fn hour(at: Timestamp) -> Timestamp {
+    let second = at.as_second();
+    Timestamp::from_second(second - second.rem_euclid(3600)).unwrap_or(at)
 }
 
 fn decode(text: &str) -> String {

@@ -312,6 +312,29 @@ pub enum CopyHeader {
     },
 }
 
+/// A way of its own in which an origin answers lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quirk {
+    /// Filtered lists without `per_page` have 20 listings a page.
+    SmallFilteredPages,
+    /// Unfiltered lists have 10, 25, 50 or 100 listings a page; any other `per_page` counts as absent.
+    MenuOfSizes,
+    /// Lists with more than 50 listings a page are ordered by id.
+    LargePagesById,
+    /// Filtered lists without listings are 404.
+    EmptyIsNotFound,
+    /// Where several filters select nothing, the first one counts alone.
+    FallsBack,
+    /// A `modified_since` before this second is refused.
+    RefusesBefore(i64),
+    /// Filtered lists end after so many listings; their total counts no more.
+    EndsAfter(usize),
+    /// Times count to the hour.
+    WholeHours,
+    /// Listings have a field more in lists of a state.
+    Ranks,
+}
+
 /// Everything that can be varied.
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Clone, Debug)]
@@ -381,6 +404,8 @@ pub struct Switches {
     pub dropped_beside: Vec<(&'static str, &'static str)>,
     /// How what the documentation leaves open is answered.
     pub edges: Edges,
+    /// How lists are answered otherwise; `None`: as documented.
+    pub quirk: Option<Quirk>,
     /// A top-level `request_id` that differs in every answer (not in bare arrays).
     pub request_id: bool,
     /// gzip, when the client accepts it.
@@ -439,6 +464,7 @@ impl Default for Switches {
             dropped: Vec::new(),
             dropped_beside: Vec::new(),
             edges: Edges::default(),
+            quirk: None,
             request_id: false,
             gzip: true,
             cache_control: Some("public, max-age=300".to_owned()),

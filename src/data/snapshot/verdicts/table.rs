@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::api::odd::{Meaning, Row};
+use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::{Shape, TermName};
 
 /// A difference counts after so many tries in a row, even if the origin's list never held still.
@@ -18,11 +19,14 @@ const MOST_UNANSWERED: u8 = 3;
 /// So many terms can be in doubt while their shapes are not.
 const MOST_TERMS: usize = 64;
 
-/// The bit of the mask that says that terms are in doubt: that of the list, whose order is never in doubt.
+/// The bit of the mask that says that terms are in doubt: that of the list's order, which [`Table::doubts_size`] tells.
 pub(super) const TERMS: u64 = 1 << 32;
 
 /// Rows that differ from ours for so many tries in a row are no copy of ours that is too old.
 const MOST_AGED: u8 = 3;
+
+/// So many examples with different terms confirm a shape that has a part that differs.
+const ENOUGH: usize = 3;
 
 /// The longest pause before a difference is asked again, in milliseconds.
 const LONGEST_PAUSE: i64 = 600_000;
@@ -68,6 +72,9 @@ pub(crate) struct VerdictEntry {
     aged: u8,
     /// When a disproved shape was answered as expected, once.
     equal_ms: Option<i64>,
+    /// The examples that were as expected since a part of the shape differs.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    equals: BTreeSet<String>,
     /// Whether other terms are to be tried: the one of `again` may be the only one that differs.
     pub(crate) is_on_trial: bool,
     /// Of a row: the meanings that its examples allow, the table's first. `None`: it has not been answered.
@@ -165,6 +172,11 @@ impl Told {
     }
 }
 
+/// The list without filters, and the sets of filters.
+fn all() -> impl Iterator<Item = Shape> {
+    [Shape::LIST].into_iter().chain(Shape::of_lists())
+}
+
 /// All verdicts on one origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -184,7 +196,7 @@ impl Table {
     pub(crate) fn of_told(told: &Told, is_opened: bool) -> Self {
         let mut table = Self { is_opened, ..Self::default() };
         let entry = |state, only_order| VerdictEntry { state, only_order, confirmed_ms: 1, ..VerdictEntry::default() };
-        for shape in Shape::of_lists() {
+        for shape in all() {
             let name = shape.name();
             if told.disproved.contains(&name) {
                 table.entries.insert(shape, entry(State::Disproved, told.by_order.contains(&name)));
@@ -205,10 +217,9 @@ impl Table {
     /// What a bundle tells of it: what is only suspected, too.
     pub(crate) fn told(&self) -> Told {
         let in_doubt = |shape: &Shape| self.entry(*shape).is_in_doubt();
-        let names =
-            |is_told: &dyn Fn(&Shape) -> bool| Shape::of_lists().into_iter().filter(is_told).map(Shape::name).collect();
+        let names = |is_told: &dyn Fn(&Shape) -> bool| all().filter(is_told).map(Shape::name).collect();
         Told {
-            confirmed: names(&|shape| self.is_confirmed(*shape)),
+            confirmed: names(&|shape| *shape != Shape::LIST && self.is_confirmed(*shape)),
             disproved: names(&in_doubt),
             by_order: names(&|shape| in_doubt(shape) && self.entry(*shape).only_order),
             meanings: Row::ALL
@@ -318,9 +329,25 @@ impl Table {
         entry.allows.as_ref()?.first().copied()
     }
 
-    /// Whether a shape has parts that differ.
-    pub(crate) fn has_doubtful_part(&self, shape: Shape) -> bool {
-        shape.parts().any(|part| self.entry(part).is_in_doubt())
+    /// Whether a shape has parts that differ, or may do so.
+    pub(crate) fn has_open_part(&self, shape: Shape) -> bool {
+        shape.parts().map(|part| self.entry(part)).any(|part| part.is_in_doubt() || part.aged > 0)
+    }
+
+    /// The path and query that differed of a part because of which a shape is read through; in each turn of another part.
+    pub(crate) fn differed(&self, shape: Shape) -> Option<String> {
+        let entry = self.entry(shape);
+        let all: Vec<String> = self.doubtful_parts(shape, &entry).filter_map(|part| part.again).collect();
+        all.get(usize::from(entry.turn).checked_rem(all.len())?).cloned()
+    }
+
+    /// Whether the unfiltered list with this page size is read through, and if so, whether for its order alone. Not with
+    /// that of the crawl, nor with the usual one, unless just that differed.
+    pub(super) fn doubts_size(&self, per_page: u16) -> Option<bool> {
+        let entry = self.entry(Shape::LIST);
+        let is_sized = entry.again.as_ref().is_some_and(|path| path.contains("per_page="));
+        let is_known = per_page == ListQuery::MAX_PER_PAGE || (is_sized && per_page == ListQuery::DEFAULT_PER_PAGE);
+        (entry.is_in_doubt() && !is_known).then_some(entry.only_order)
     }
 
     /// Whether a shape is confirmed, and was when each part that differs did so already.
@@ -350,7 +377,8 @@ impl Table {
             let bit = u64::from(shape.bit());
             self.read_through(shape).map(|only_order| bit | if only_order { bit << 32 } else { 0 })
         });
-        bits.fold(if self.terms.is_empty() { 0 } else { TERMS }, |mask, bits| mask | bits)
+        let list = self.entry(Shape::LIST).is_in_doubt().then_some(u64::from(Shape::LIST.bit()));
+        bits.chain(list).fold(if self.terms.is_empty() { 0 } else { TERMS }, |mask, bits| mask | bits)
     }
 
     /// The names of the sets of filters in this state. What is suspected is not proved either.
@@ -363,7 +391,12 @@ impl Table {
                 _ => self.entry(*shape).state == state,
             }
         };
-        Shape::of_lists().into_iter().filter(is_it).map(Shape::name).collect()
+        // The list without filters is named only if it differs.
+        all()
+            .filter(|shape| *shape != Shape::LIST || state == State::Disproved)
+            .filter(is_it)
+            .map(Shape::name)
+            .collect()
     }
 
     /// Suspects a shape by the answer to this path, and has it asked again.
@@ -386,7 +419,8 @@ impl Table {
     /// No example can be made of the data: the shape is done with for now.
     pub(crate) fn pass_over(&mut self, shape: Shape, turns: u16, now_ms: i64) {
         let entry = self.entries.entry(shape).or_default();
-        (entry.turn, entry.asked_ms, entry.due_ms) = (entry.turn.max(turns), now_ms, 0);
+        // The next turn may have one.
+        (entry.turn, entry.asked_ms, entry.due_ms) = (entry.turn.saturating_add(1).max(turns), now_ms, 0);
     }
 
     /// Takes in what the answer to `path` says of a shape; returns its state.
@@ -394,14 +428,22 @@ impl Table {
         let Moment { now_ms, apart_ms, mut is_still } = at;
         // Whatever a row means, it is read through until it is known: no edit does harm.
         is_still |= shape.row().is_some();
+        let has_doubtful_part = self.doubtful_parts(shape, &self.entry(shape)).next().is_some();
         let entry = self.entries.entry(shape).or_default();
         let before = entry.state;
         let later = |tries: u8| now_ms + (apart_ms << tries.min(8)).min(LONGEST_PAUSE.max(apart_ms));
         let heard = match heard {
             Heard::Means(these) => entry.means(&these, is_still),
+            // Its rows are what the mirror copies.
+            Heard::Aged if shape == Shape::LIST && entry.aged + 1 >= MOST_AGED => Heard::Nothing,
+            Heard::Aged if entry.state == State::Disproved => Heard::Differs { only_order: entry.only_order },
             Heard::Aged if entry.aged + 1 >= MOST_AGED => Heard::Differs { only_order: false },
             heard => heard,
         };
+        if matches!(heard, Heard::Differs { .. }) {
+            entry.equals.clear();
+        }
+        let aged = entry.aged;
         match heard {
             Heard::Means(_) => {}
             // The others go on without it.
@@ -422,15 +464,21 @@ impl Table {
             Heard::Equal { tells } => {
                 let before = entry.equal_ms.filter(|_| tells);
                 let is_over = entry.state != State::Disproved || before.is_some_and(|at| now_ms - at >= apart_ms);
-                let state = match (is_over, tells, entry.state) {
+                if tells && has_doubtful_part {
+                    entry.equals.insert(path.to_owned());
+                }
+                let is_proof = is_over && tells && (!has_doubtful_part || entry.equals.len() >= ENOUGH);
+                let state = match (is_over, is_proof, entry.state) {
                     (false, ..) => State::Disproved,
-                    (true, false, State::Suspected) => State::Unproved,
-                    (true, false, state) => state,
                     (true, true, _) => State::Confirmed,
+                    (true, false, State::Suspected | State::Disproved) => State::Unproved,
+                    (true, false, state) => state,
                 };
+                if is_proof {
+                    (entry.confirmed_ms, entry.equals) = (now_ms, BTreeSet::new());
+                }
                 entry.equal_ms = (!is_over && tells).then(|| before.unwrap_or(now_ms));
                 entry.due_ms = if entry.equal_ms.is_some() { now_ms + apart_ms } else { 0 };
-                entry.confirmed_ms = if state == State::Confirmed { now_ms } else { entry.confirmed_ms };
                 if is_over || shape.row().is_some() {
                     (entry.again, entry.turn) = (None, entry.turn.saturating_add(1));
                 }
@@ -440,7 +488,8 @@ impl Table {
                 State::Unproved | State::Confirmed => {
                     self.suspect(shape, path.to_owned(), only_order, now_ms + apart_ms);
                     let entry = self.entries.entry(shape).or_default();
-                    entry.asked_ms = now_ms;
+                    // A row that always differs is not awaited once more.
+                    (entry.asked_ms, entry.aged) = (now_ms, if aged + 1 >= MOST_AGED { aged } else { 0 });
                     return State::Suspected;
                 }
                 State::Suspected if !is_still && entry.tries < MOST_TRIES => {
@@ -464,17 +513,19 @@ impl Table {
         (entry.asked_ms, entry.tries, entry.aged) = (now_ms, 0, 0);
         let state = entry.state;
         if state == State::Disproved && before != state && self.is_opened {
-            self.ask_parts(shape, now_ms);
+            self.ask_parts(shape, path, now_ms);
         }
         state
     }
 
-    /// Has the parts of a shape asked now: one of them may be what has changed.
-    fn ask_parts(&mut self, shape: Shape, now_ms: i64) {
-        for part in shape.parts() {
+    /// Has the parts of a shape, and its other forms of the time, asked what differed: one of them may be what has changed.
+    fn ask_parts(&mut self, shape: Shape, path: &str, now_ms: i64) {
+        let query = path.split_once('?').and_then(|(_, raw)| Parameters::parse(raw).ok());
+        for part in shape.parts().chain(shape.siblings()) {
             let entry = self.entries.entry(part).or_default();
             if !entry.is_in_doubt() && entry.due_ms == 0 {
-                entry.due_ms = now_ms;
+                let of_part = query.as_ref().and_then(|query| part.of_query(&query.list));
+                (entry.due_ms, entry.again) = (now_ms, of_part.map(|query| query.path_and_query()));
             }
         }
     }

@@ -127,7 +127,7 @@ impl Finder {
             Some(OddFound::Through(path)) => return self.spare(&path, client).await,
             Some(OddFound::AsAsked | OddFound::Table) | None => {}
         }
-        if !pinned && is_ordinary && !found.items.is_empty() {
+        if !pinned && is_ordinary {
             self.verdicts.note(query);
         }
         let pin = pinned.then(|| published.dataset.id.as_str());
