@@ -50,6 +50,12 @@ impl WallTime {
         self.0
     }
 
+    /// Whether it is no more than some 8,000 years away: what else claims to be an instant is a mistake, or a lie.
+    pub(crate) const fn is_plausible(self) -> bool {
+        let beyond = (LAST_HTTP_SECOND + 1) * 1000;
+        -beyond < self.0 && self.0 < beyond
+    }
+
     /// Whole seconds since the epoch, rounded down.
     pub const fn as_seconds(self) -> i64 {
         self.0.div_euclid(1000)

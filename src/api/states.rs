@@ -2,9 +2,12 @@
 //!
 //! Callers: [`crate::edge::search`] finds a state by its name and its code, [`crate::edge::pages`] draws the tiles.
 
+/// Column and row.
+type Tile = (u8, u8);
+
 /// Name, postal code (USPS Publication 28), column and row of the tile. Names are as [`super::folding`] writes their words.
 #[rustfmt::skip]
-pub(crate) const STATES: [(&str, &str, Option<(u8, u8)>); 57] = [
+pub(crate) const STATES: [(&str, &str, Option<Tile>); 57] = [
     ("alabama", "al", Some((7, 6))), ("alaska", "ak", Some((0, 0))), ("american samoa", "as", None),
     ("arizona", "az", Some((2, 5))), ("arkansas", "ar", Some((5, 5))), ("california", "ca", Some((1, 4))),
     ("colorado", "co", Some((3, 4))), ("connecticut", "ct", Some((10, 3))), ("delaware", "de", Some((10, 4))),

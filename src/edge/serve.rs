@@ -21,7 +21,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::header::EXPECT;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{Response, StatusCode, Version};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::v1::server::HttpSession;
@@ -55,6 +55,11 @@ fn view(request: &RequestHeader, peer: IpAddr, has_body: bool) -> View<'_> {
         has_body,
         version: request.version,
     }
+}
+
+/// How long the body of a request is, by its head.
+fn announced(head: &RequestHeader) -> Option<usize> {
+    head.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 // READ_TIMEOUT restarts with each read, so that it alone would let a client send byte by byte for hours.

@@ -209,8 +209,7 @@ impl BundleStore {
         let if_none_match = known.and_then(|known| known.e_tag.clone());
         let is_conditional = if_none_match.is_some();
         let options = GetOptions { if_none_match, ..expecting(most) };
-        let path = self.path(key);
-        let answer = timeout(CALL, self.store.get_opts(&path, options)).await;
+        let answer = timeout(CALL, self.get(key, options)).await;
         let answer = match answer.map_err(|_elapsed| BundleStoreError::slow(&key.to_string(), CALL))? {
             Err(object_store::Error::NotModified { .. }) if is_conditional => return Ok(None),
             Err(object_store::Error::NotModified { .. }) => {
@@ -268,9 +267,20 @@ impl BundleStore {
     pub(crate) async fn download(&self, key: &ObjectKey, from: u64, bytes: u64) -> Result<Download, BundleStoreError> {
         let range = (from > 0).then_some(GetRange::Offset(from));
         let options = GetOptions { range, ..expecting(bytes) };
-        let path = self.path(key);
-        let answer = self.within(key, CALL, self.store.get_opts(&path, options)).await?;
+        let answer = self.within(key, CALL, self.get(key, options)).await?;
         Ok(self.downloading(key, answer))
+    }
+
+    /// Begins to read an object. In a directory only a file: a FIFO would hold its thread until somebody writes to it.
+    async fn get(&self, key: &ObjectKey, options: GetOptions) -> object_store::Result<GetResult> {
+        if let Some(path) = self.directory.as_ref().map(|directory| directory.join(key.to_string())) {
+            let looking = blocking(move || fs::metadata(path));
+            if looking.await.is_ok_and(|meta| !meta.is_file()) {
+                let source = format!("{key} is not a regular file; remove it").into();
+                return Err(object_store::Error::Generic { store: "LocalFileSystem", source });
+            }
+        }
+        self.store.get_opts(&self.path(key), options).await
     }
 
     fn downloading(&self, key: &ObjectKey, answer: GetResult) -> Download {

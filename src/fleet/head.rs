@@ -20,8 +20,6 @@ pub(crate) const MOST_DELTAS: usize = 64;
 pub(crate) const MOST_NUMBER: u64 = (1 << 53) - 1;
 
 pub(crate) const FORMAT: u64 = 1;
-/// 9999-12-31T23:59:59.999Z.
-const LAST_MS: i64 = 253_402_300_799_999;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HeadError {
@@ -217,7 +215,7 @@ impl Head {
             return Err(format!("sequence {} is beyond 2^53 - 1", self.sequence));
         }
         for (name, at_ms) in [("written_ms", self.written_ms), ("confirmed_ms", self.confirmed_ms)] {
-            if !(-LAST_MS..=LAST_MS).contains(&at_ms) {
+            if !WallTime::from_millis(at_ms).is_plausible() {
                 return Err(format!("{name} is {at_ms}, which is no instant"));
             }
         }

@@ -321,6 +321,7 @@ impl Copies {
             (304, Some((meta, body))) => (body.clone(), 0, Some((meta, body))),
             (200, known) => {
                 let (body, broken) = readable(path, &answer.body)?;
+                self.check_terms(path, &body)?;
                 if let Some(page) = pass::page_of(path) {
                     self.client.status().left_out(page, broken);
                 }
@@ -374,6 +375,21 @@ impl Copies {
         let copy = Copy::of(path, &meta, body.clone());
         self.store.put_copy_soon(path, &meta, Some(&*body).filter(|_| !is_304))?;
         Ok(copy)
+    }
+
+    /// An index without terms is no answer where the published one has some, unless the list is empty, too.
+    fn check_terms(&self, path: &str, body: &Bytes) -> Result<(), CopyError> {
+        let AnswerClass::Taxonomy(kind) = AnswerClass::of(path) else { return Ok(()) };
+        let has_terms = |text: &str| taxonomy::terms(text).is_ok_and(|terms| !terms.is_empty());
+        if std::str::from_utf8(body).is_ok_and(has_terms)
+            || !self.wording.taxonomy(kind).is_some_and(|known| has_terms(&known))
+        {
+            return Ok(());
+        }
+        let list = self.stored(&pass::page_path(1))?;
+        let list = list.and_then(|copy| read_page(&copy.path, &copy.body, &self.volatile()).ok());
+        let is_empty = list.is_some_and(|list| list.total == 0);
+        if is_empty { Ok(()) } else { Err(AskError::nonsense(path, "the index has no terms").into()) }
     }
 
     /// A body with the stored bytes of all values that did not change. Newly found volatile fields are remembered.

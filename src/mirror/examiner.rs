@@ -149,8 +149,7 @@ impl Examiner {
         let Some(newest) = self.shared.newest.get().filter(|_| asks) else { return Ok(Some(A_SECOND)) };
         // A better list follows soon, the origin has another list by now, or it answers nobody.
         let picture = self.shared.copies.client.status().picture();
-        let is_failing = picture.health.failures() >= MOST_FAILURES;
-        if newest.meta.certificate == Certificate::Provisional || picture.held.is_some() || is_failing {
+        if newest.meta.certificate == Certificate::Provisional || picture.held.is_some() || picture.is_down() {
             return Ok(Some(A_SECOND));
         }
         let now_ms = self.shared.clock.now_wall().as_millis();

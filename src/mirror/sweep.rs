@@ -85,7 +85,9 @@ impl Sweeper {
             let published_ms = published.meta.published_ms.min(self.0.clock.now_wall().as_millis());
             match looked.and_then(|copy| Ok((self.0.copies.page(&copy)?, copy))) {
                 // A copy from before the publication says nothing about it.
-                Ok((_, copy)) if copy.is_before(published_ms) => swept = Swept::InPart,
+                Ok((_, copy)) if copy.is_before(self.0.copies.client.by_origin_ms(published_ms)) => {
+                    swept = Swept::InPart;
+                }
                 Ok((page, _)) if refresh::agrees(&page, &query, &published.dataset) => {}
                 Ok(_) => return Swept::Differs,
                 Err(error) => {

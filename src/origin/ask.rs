@@ -40,7 +40,7 @@ pub struct Asker {
     /// Whether the client chose the bytes of the request: it is sent only if that costs others nothing, and its failure
     /// says nothing about the origin.
     pub spare: bool,
-    /// Whether it only finds out what a query means: then an error of the origin is about this query alone.
+    /// Whether it only finds out what a query means, or failed before: then an error of the origin is about it alone.
     pub is_example: bool,
     /// The processes of this program that the client's request passed.
     pub trail: Trail,
@@ -176,6 +176,15 @@ pub(super) const fn is_refusal(status: u16) -> bool {
 /// Whether the status of an answer to an open case is about us, about how often we ask, or a failure.
 pub(super) const fn is_about_us(status: u16) -> bool {
     matches!(status, 401 | 403 | 406 | 407 | 421 | 429 | 451 | 500..)
+}
+
+/// A status as this program understands it: 203 is a 200 that a proxy has changed (RFC 9110 §15.3.4), and so is a 2xx that
+/// nobody has defined (§15).
+pub(super) const fn as_understood(status: u16) -> u16 {
+    match status {
+        203 | 209..=225 | 227..=299 => 200,
+        status => status,
+    }
 }
 
 /// An error, unless the answer is usable: 200, 304, 404, 410, and for clients a refusal.

@@ -43,11 +43,13 @@ pub struct Spent {
     pub retry_after: Duration,
     /// Whether the budget pauses, because the origin asked for it or fails.
     pub paused: bool,
+    /// Whether it is the limit on requests in bytes that a client chose.
+    pub is_of_odd: bool,
 }
 
 impl Spent {
     pub const fn soon() -> Self {
-        Self { retry_after: Duration::from_secs(1), paused: false }
+        Self { retry_after: Duration::from_secs(1), paused: false, is_of_odd: false }
     }
 }
 
@@ -192,11 +194,12 @@ impl Budget {
     }
 
     /// A slot that nobody needs now, for a request in bytes that a client chose. All such requests together take at most
-    /// a tenth of the window, those of one household two a minute.
+    /// a tenth of the window, those of one household two a minute. `None`: a redirect of one of them, which counts for no
+    /// household.
     pub async fn acquire_spare(&self, client: Option<IpAddr>) -> Result<Permit, Spent> {
         let household = client.map(|client| self.household(client));
         let taken = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(household, now));
-        let slot = taken.map_err(|retry_after| Spent { retry_after, paused: false })?;
+        let slot = taken.map_err(|retry_after| Spent { retry_after, is_of_odd: true, ..Spent::soon() })?;
         let permit = Permit::unused(&self.dispatcher, slot);
         self.recorded(Some(self.dispatcher.now())).await?;
         Ok(permit.sent())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::header::{AGE, DATE, LOCATION};
+use http::header::{AGE, DATE, ETAG, LOCATION};
 use http::{Method, Version};
 use url::Url;
 
@@ -19,7 +19,7 @@ use crate::protocol::freshness::{self, Stamps};
 use crate::protocol::hops::Pseudonym;
 use crate::tasks::fair::{FairPermit, FairSemaphore};
 
-use super::ask::{is_about_us, is_refusal, judge, question, without_mark};
+use super::ask::{as_understood, is_about_us, is_refusal, judge, question, without_mark};
 use super::body_memory::{Held, Room};
 use super::budget::{Budget, Spent};
 use super::generated_at::StampWatch;
@@ -193,6 +193,11 @@ impl OriginClient {
         self.clock.now_wall().as_millis()
     }
 
+    /// An instant by our clock, in milliseconds, as stamps of the origin are kept: one that is behind has its own clock.
+    pub fn by_origin_ms(&self, at_ms: i64) -> i64 {
+        at_ms.saturating_sub(self.clock.origin_lag_ms().max(0))
+    }
+
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
@@ -257,7 +262,7 @@ impl OriginClient {
                 .and_then(|url| url.join(to).ok())
                 .filter(|next| next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port());
             // A client has two requests in its own bytes; where they lead is not another one of them.
-            (hop.spare, hop.patience) = (false, if asker.spare { Some(Duration::ZERO) } else { hop.patience });
+            hop.client = hop.client.filter(|_| !asker.spare);
             url = next.ok_or_else(|| AskError::Redirect { path: path.to_owned(), to: to.to_owned() })?;
         }
         Err(AskError::Redirect { path: path.to_owned(), to: url.to_string() })
@@ -273,8 +278,8 @@ impl OriginClient {
         asker: &Asker,
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
-        let mut fields =
-            question(validators, self.stamps.dates_validate()).map_err(|error| AskError::nonsense(path, error))?;
+        let mut fields = question(validators.filter(|_| self.stamps.tags_validate()), self.stamps.dates_validate())
+            .map_err(|error| AskError::nonsense(path, error))?;
         let class = asker.class;
         if class == Class::Client {
             asker.trail.write(&mut fields);
@@ -285,7 +290,8 @@ impl OriginClient {
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
         let Answered { answer: arrival, asked, received, place: _place } =
             self.attempt(method, path, asker, fetch, |arrival| arrival.status).await?;
-        let Arrival { status, headers, body: mut pieces } = arrival;
+        let Arrival { status, mut headers, body: mut pieces } = arrival;
+        let status = as_understood(status);
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         if let Some(date) = date.filter(|_| age.unwrap_or(0) == 0 && status < 500) {
@@ -322,6 +328,9 @@ impl OriginClient {
             body.into_bytes()
         };
         let body = without_mark(body);
+        if status == 200 && !self.stamps.tag_validates(path, &headers, &body) {
+            headers.remove(ETAG);
+        }
         let stamps = Stamps { date, age };
         Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
     }

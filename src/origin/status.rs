@@ -151,6 +151,8 @@ pub struct Picture {
     pub stamps: BTreeMap<&'static str, &'static str>,
     /// The oldest copy of a cache that was too old.
     pub old_copy: Option<OldCopy>,
+    /// An `ETag` that stands for several bodies.
+    pub(super) shared_tag: Option<String>,
     /// How many listings on which pages of the list cannot be read.
     broken: BTreeMap<u64, usize>,
     /// How long before its arrival the answer was made that came latest of all, and when it came.
@@ -161,6 +163,11 @@ impl Picture {
     /// Whether the last requests of the mirror failed, or their answers were no use.
     pub const fn is_failing(&self) -> bool {
         matches!(self.state, OriginState::CouldNotBeAsked | OriginState::Nonsense) || self.health.failures() > 0
+    }
+
+    /// Whether the origin fails as a whole, and not details alone.
+    pub const fn is_down(&self) -> bool {
+        self.health.failures() >= FEW && self.failed_in_row > 1
     }
 
     /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no
@@ -235,7 +242,11 @@ impl Picture {
                 format!("the answers of the origin change back and forth; changes are followed again after {until}");
             Finding::new(Kind::AnswersFlip, text)
         });
-        [fails, unstored, held, details, old, waits, broken, flips].into_iter().flatten().collect()
+        let tag = self.shared_tag.as_ref().map(|tag| {
+            let text = format!("the origin sends different bodies with the same `ETag`: {}", Excerpt(tag));
+            Finding::new(Kind::TagsShared, text)
+        });
+        [fails, unstored, held, details, old, waits, broken, flips, tag].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.

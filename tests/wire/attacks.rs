@@ -2,6 +2,7 @@
 //!
 //! Each test attacks, and checks what others notice. Rules that a single request shows are tested where they are made.
 
+mod admin;
 mod disks;
 mod held;
 mod methods;

@@ -244,3 +244,28 @@ async fn an_origin_whose_clock_is_minutes_off_has_fresh_data_and_is_healthy() {
     })
     .await;
 }
+
+/// An origin that is behind is asked about a term, and about a second, as often as one that is not.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_behind_makes_no_answer_older_than_what_it_explains() {
+    each([0_i64, -120, -7200], async |ahead| {
+        let origin = origin_with(230, Switches { clock_ahead: ahead, count_skew: 3, ..Switches::default() }).await;
+        let server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        let id = origin.world(World::ids)[30];
+        origin.edit(|world| assert!(world.touch(id)));
+        let before = server.snapshot().await;
+        server.refresh().await;
+        wait_until("the change shows", || async { server.snapshot().await != before }).await;
+        server.settled(&origin).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let about_terms = || origin.log().iter().filter(|seen| seen.path_and_query.contains("city=")).count();
+        let asked = about_terms();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(about_terms(), asked, "{ahead}");
+        let terms = server.status().await["terms"].clone();
+        let doubtful: u64 = terms.as_object().unwrap().values().map(|of| of["doubtful"].as_u64().unwrap()).sum();
+        assert_eq!(doubtful, 0, "{ahead}: {terms:#}");
+    })
+    .await;
+}

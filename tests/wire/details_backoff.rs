@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use sample_origin::{FaultRule, Origin};
+use sample_origin::{FaultRule, Origin, World};
 
 use crate::harness::virtually::origin;
 use crate::harness::{Server, Setup, wait_until};
@@ -75,4 +75,29 @@ async fn a_few_details_that_fail_delay_no_others_and_are_told() {
     // It stays for a minute.
     tokio::time::sleep(Duration::from_secs(62)).await;
     assert_eq!(findings(&server).await, Vec::<String>::new());
+}
+
+fn path(id: u64) -> String {
+    format!("{DETAILS}{id}.json")
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_details_that_fail_do_not_delay_the_examiner() {
+    let origin = origin(230).await;
+    let ids = origin.world(World::ids);
+    let rules = ids.iter().step_by(12).map(|id| FaultRule::always(&path(*id), Fault::Status(500)));
+    let rules: Vec<_> = rules.collect();
+    origin.set(|switches| switches.faults = rules);
+    let server = Setup::examining(&origin).start().await;
+    server.ready().await;
+    let ready = Instant::now();
+    server.disproved().await;
+    assert!(ready.elapsed() < Duration::from_secs(10), "{:?}", ready.elapsed());
+    assert_eq!(server.status().await["confirmed"].as_array().unwrap().len(), 31);
+    // Nor anybody else, while nothing but these details is asked for.
+    for _ in 0..60 {
+        let budget = server.status().await["origin"]["budget"].clone();
+        assert_eq!(budget["paused_seconds"].as_u64().unwrap_or(0), 0, "{budget}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }

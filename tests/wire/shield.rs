@@ -129,3 +129,27 @@ async fn a_shield_that_may_store_nothing_says_so() {
         assert!(code == 0 && said.contains("  finding    ") && said.contains("Cache-Control"), "{said}");
     }
 }
+
+#[tokio::test]
+async fn an_error_with_200_replaces_no_list_and_no_index() {
+    const ERROR: &str = r#"{"errors":[{"message":"timed out"}],"data":null}"#;
+    let upstream = Upstream::start(|seen| {
+        let right = match &*seen.target {
+            "/api/states.json" => r#"[{"slug":"texas","name":"Texas"}]"#,
+            _ => r#"{"page":1,"per_page":50,"total":1,"items":[{"id":1}]}"#,
+        };
+        let body = if seen.nth == 1 { right } else { ERROR };
+        Script::new(200, body).with("cache-control", "max-age=0, stale-if-error=600")
+    })
+    .await;
+    let server = Setup::shield_of_url(&upstream.url()).start().await;
+    server.ready().await;
+    for target in [LIST, "/api/states.json"] {
+        let right = server.ok(target).await;
+        for _ in 0..3 {
+            let stale = server.ok(target).await;
+            assert_eq!(stale.body, right.body);
+            assert!(stale.the("cache-status").contains("fwd=stale"), "{stale:?}");
+        }
+    }
+}

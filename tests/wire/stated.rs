@@ -1,10 +1,13 @@
 //! An origin that says something of itself that its own data contradicts: the page size, the total, what a time means,
 //! what has changed. The data counts, and what was said is told.
 
+use std::io;
 use std::time::Duration;
 
-use http::Method;
-use sample_origin::{BeyondLast, FaultRule, Origin, Switches, World};
+use async_trait::async_trait;
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+use http::{Method, Response, StatusCode};
+use sample_origin::{Asked, BeyondLast, Body, FaultRule, Mishap, Origin, Switches, World};
 use tokio::time::{Instant, sleep};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, same_list};
@@ -225,4 +228,78 @@ async fn two_versions_in_turns_are_followed_more_and_more_seldom() {
         sleep(Duration::from_secs(5)).await;
     }
     quiet(&origin).await;
+}
+
+/// The right answer with another status in the place of 200.
+#[derive(Debug)]
+struct InsteadOf200(u16);
+
+#[async_trait]
+impl Mishap for InsteadOf200 {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let mut right = asked.right().await;
+        if right.status() == StatusCode::OK {
+            *right.status_mut() = StatusCode::from_u16(self.0).unwrap();
+        }
+        Ok(right)
+    }
+}
+
+/// RFC 9110 §15.3.4 and §15: 203 is a 200 through a proxy that changed it, and a 2xx that nobody knows is a 200.
+#[tokio::test(start_paused = true)]
+async fn statuses_that_mean_200_are_taken_as_200() {
+    for status in [203, 218, 299] {
+        let origin = origin_with(LISTINGS, Switches::default()).await;
+        origin.set(|switches| switches.faults = vec![FaultRule::always("/", InsteadOf200(status))]);
+        let mut server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        lists_are_the_origins(&server, &origin).await;
+        a_change_shows(&server, &origin).await;
+        server.down().await;
+        let shield = Setup::shield_of(&origin).start().await;
+        same_list(shield.ok(LIST).await.text(), &origin.expected_text(LIST).1, LIST);
+        shield.ok("/api/states.json").await;
+    }
+    for status in [201, 202, 206] {
+        let origin = origin_with(LISTINGS, Switches::default()).await;
+        origin.set(|switches| switches.faults = vec![FaultRule::always("/", InsteadOf200(status))]);
+        let shield = Setup::shield_of(&origin).start().await;
+        assert_eq!(shield.get(LIST).await.status, 502, "{status}");
+    }
+}
+
+/// One tag for everything, such as the number of a build, which is all that a condition is compared with.
+#[derive(Debug)]
+struct OneTag;
+
+#[async_trait]
+impl Mishap for OneTag {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let tag = HeaderValue::from_static("\"build-4711\"");
+        let mut answer = asked.right().await;
+        if asked.headers.get(IF_NONE_MATCH) == Some(&tag) {
+            answer = crate::origin_faults::answers::bare_not_modified();
+        }
+        answer.headers_mut().insert(ETAG, tag);
+        Ok(answer)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_tag_for_all_answers_is_no_validator() {
+    let origin = origin_with(LISTINGS, Switches::default()).await;
+    origin.set(|switches| switches.faults = vec![FaultRule::always("/", OneTag)]);
+    let mut server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    for _ in 0..2 {
+        a_change_shows(&server, &origin).await;
+        lists_are_the_origins(&server, &origin).await;
+        let finding = server.finding("tags-shared").await;
+        assert!(finding.is_some_and(|told| told.contains("build-4711")), "{:#}", server.status().await);
+        server.restart().await;
+        server.settled(&origin).await;
+    }
+    // Days later, too.
+    sleep(Duration::from_secs(2 * 86_400 + 60)).await;
+    a_change_shows(&server, &origin).await;
 }

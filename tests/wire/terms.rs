@@ -1,30 +1,32 @@
-//! Slugs whose terms the index lacks, and answers of the origin beside a newer snapshot.
+//! Slugs whose terms the index lacks, indexes that collapse, and answers of the origin beside a newer snapshot.
 
 use std::io;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Response;
 use sample_origin::{Asked, Body, Combine, FaultRule, Mishap, Switches, World};
 use serde_json::Value;
 
-use crate::harness::virtually::origin_with;
+use crate::harness::virtually::{mirrored, origin_with};
 use crate::harness::{Setup, wait_until};
 use crate::open_cases::{ask, by_address};
-use crate::origin_faults::answers;
+use crate::origin_faults::{Fault, answers};
 
 const LIST: &str = "/api/listings.json";
 
-/// The first half of the terms of an index.
-#[derive(Debug)]
-struct CutOff;
+/// The first terms of an index: one of so many.
+#[derive(Debug, Clone, Copy)]
+struct CutOff(usize);
 
 #[async_trait]
 impl Mishap for CutOff {
     async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let of = self.0;
         let cut = |right: bytes::Bytes| {
             let mut index: Value = serde_json::from_slice(&right).unwrap();
             let terms = index["items"].as_array_mut().unwrap();
-            terms.truncate(terms.len() / 2);
+            terms.truncate(terms.len() / of);
             index.to_string()
         };
         Ok(answers::rewritten(asked.right().await, cut).await)
@@ -35,7 +37,7 @@ impl Mishap for CutOff {
 async fn a_slug_that_a_cut_off_index_lacks_is_the_origins_to_answer() {
     let origin = origin_with(230, Switches { gzip: false, ..Switches::default() }).await;
     let index = origin.expected("/api/cities.json").1;
-    origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", CutOff)]);
+    origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", CutOff(2))]);
     let server = by_address(Setup::mirror_of(&origin)).start().await;
     server.settled(&origin).await;
     let terms = index["items"].as_array().unwrap();
@@ -56,9 +58,58 @@ async fn a_slug_that_a_cut_off_index_lacks_is_the_origins_to_answer() {
     assert_eq!(server.ok(&format!("{LIST}?state=nowhere")).await.total(), 0);
     assert_eq!(origin.count(), 0);
     // While the origin gives no answer, there is none.
-    origin.set(|switches| switches.faults.push(FaultRule::always(LIST, crate::origin_faults::Fault::Status(500))));
+    origin.set(|switches| switches.faults.push(FaultRule::always(LIST, Fault::Status(500))));
     let reply = server.get(&format!("{LIST}?city={lacking}&per_page=7")).await;
     assert!(reply.status == 503 && reply.header("retry-after").is_some(), "{reply:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn terms_that_an_index_of_pages_lacks_are_read_as_often_as_other_answers() {
+    let origin = origin_with(230, Switches { gzip: false, ..Switches::default() }).await;
+    let index = origin.expected("/api/cities.json").1;
+    let cut_off = ["/api/states.json", "/api/cities.json"].map(|path| FaultRule::always(path, CutOff(2)));
+    origin.set(|switches| switches.faults = cut_off.into());
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    // All of one client.
+    for term in index["items"].as_array().unwrap() {
+        let target = format!("{LIST}?city={}", term["slug"].as_str().unwrap());
+        let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+        assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{target}");
+    }
+    let finding = server.finding("terms-incomplete").await.unwrap();
+    assert!(finding.contains("the state of") && finding.contains("the city of"), "{finding}");
+    // What is no plain slug is an odd value, and the refusal says which limit it is.
+    let mut odd = ["Golf", "GOLF", "gOLF"].into_iter();
+    for target in [odd.next(), odd.next()].into_iter().flatten() {
+        server.get(&format!("{LIST}?city={target}")).await;
+    }
+    let refused = server.get(&format!("{LIST}?city={}", odd.next().unwrap())).await;
+    assert!(refused.status == 503 && refused.text().contains("two a minute"), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_without_terms_is_no_answer() {
+    let (origin, server) = mirrored(230).await;
+    let (snapshot, states) = (server.snapshot().await, server.ok("/api/states.json").await);
+    let id = origin.world(World::ids)[40];
+    for body in [r#"{"errors":[{"message":"timed out"}],"data":null}"#, r#"{"items":[]}"#, "[]"] {
+        origin.set(|switches| switches.faults = vec![FaultRule::always("/api/states.json", Fault::Body(body.into()))]);
+        server.refresh().await;
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        let now = server.ok("/api/states.json").await;
+        assert_eq!((server.snapshot().await, now.etag(), &now.body), (snapshot.clone(), states.etag(), &states.body));
+        let status = server.status().await;
+        assert!(status["last_error"]["message"].to_string().contains("no terms"), "{body}: {status:#}");
+        assert!(server.finding("origin-fails").await.is_some_and(|told| told.contains("no terms")), "{body}");
+        origin.clear_log();
+        assert_eq!(server.ok(&format!("{LIST}?state=texas")).await.the("cache-status").split(';').nth(1), Some(" hit"));
+        assert_eq!(origin.log().iter().filter(|seen| seen.path_and_query.contains("texas")).count(), 0);
+    }
+    origin.set(|switches| switches.faults.clear());
+    origin.edit(|world| assert!(world.touch(id)));
+    wait_until("refreshes go on", || async { server.snapshot().await != snapshot }).await;
+    assert_eq!(server.finding("terms-incomplete").await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,9 +10,10 @@ use crate::api::form::ListForm;
 use crate::api::json;
 use crate::api::listing::DetailState;
 use crate::api::taxonomy::VolatileKeys;
+use crate::clock::WallTime;
 use crate::data::snapshot::content::{Content, SnapshotId};
 use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
-use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshot::verdicts::told::Told;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,6 +140,9 @@ impl Manifest {
         }
         if !self.volatile.contains("generated_at") || self.volatile.iter().count() > MOST_VOLATILE {
             return Err("the volatile fields are not those of a snapshot".to_owned());
+        }
+        if !WallTime::from_millis(self.confirmed_ms).is_plausible() {
+            return Err(format!("confirmed_ms is {}, which is no instant", self.confirmed_ms));
         }
         self.verdicts.as_ref().map_or(Ok(()), Told::check)?;
         self.form.as_ref().map_or(Ok(()), ListForm::check)?;

@@ -23,7 +23,7 @@ use crate::data::snapshot::content::Content;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::{Evidence, ListedTerm};
 use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
-use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshot::verdicts::told::Told;
 
 /// What is bundled.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::api::listing::{ListingId, Summary};
 use crate::data::snapshot::content::Content;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::meta::SnapshotMeta;
-use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshot::verdicts::told::Told;
 
 /// The content to write, without the details.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@
 //! [`crate::edge::answer`] asks, `mirror::examiner` tells, [`crate::data::snapshots`] imports.
 
 pub(crate) mod table;
+pub(crate) mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

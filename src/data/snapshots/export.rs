@@ -18,7 +18,7 @@ use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::pointer::Snapshot;
-use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshot::verdicts::told::Told;
 use crate::data::store::{ChangePosition, DetailMeta, DetailRecord, ExportedDetail, StoreError};
 
 /// Tries of an export while details change.

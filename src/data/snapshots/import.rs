@@ -30,7 +30,8 @@ use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::journal::Entry;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::meta::SnapshotMeta;
-use crate::data::snapshot::verdicts::table::{Table, Told};
+use crate::data::snapshot::verdicts::table::Table;
+use crate::data::snapshot::verdicts::told::Told;
 use crate::data::store::{
     Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, MarkAt, States, StoreError, VERDICTS, WrittenAlong,
 };

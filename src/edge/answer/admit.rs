@@ -428,7 +428,7 @@ fn list(raw: &str) -> Result<ApiTarget, Problem> {
 }
 
 fn moved(to: &str, path: &str) -> Result<Target, Problem> {
-    HeaderValue::from_str(to).map(|to| Target::Moved(to)).map_err(|_| Problem::unknown_path(path))
+    HeaderValue::from_str(to).map(Target::Moved).map_err(|_| Problem::unknown_path(path))
 }
 
 fn parse(query: &str) -> Result<Parameters, Problem> {

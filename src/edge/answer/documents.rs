@@ -127,8 +127,10 @@ impl Finder {
         if let (WantedDocument::Explore(query), Some(published)) = (&mut wanted, &published)
             && Pages::is_open(published, query)
         {
+            let turn = self.rendering.take(Some(self.settings.household(client)), 1).await;
             let (renderer, of, mut named) = (pages.clone(), published.clone(), query.clone());
             let settling = blocking(move || {
+                let _until_done = turn;
                 renderer.settle(&of, &mut named);
                 Ok::<_, Problem>(named)
             });

@@ -7,12 +7,14 @@
 //! When all households together reach their bound, each may hold one [`EXPECTED`] answer: nobody is shut out by others.
 //! A trusted proxy has many clients, and no bounds in bytes. Callers: [`crate::edge::serve`], [`crate::edge::answer`].
 
+use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::protocol::problem::Problem;
@@ -43,7 +45,8 @@ const EXPECTED: usize = 256 << 10;
 /// bytes beside its data, which do not count.
 const FRAMES: usize = 1024;
 
-/// The most that one body counts, beside the piece that is being sent: other clients often share it.
+/// The most that one body counts for each answer: other clients often share it. The rest of it counts once for its
+/// household, because nobody else may hold it.
 pub(crate) const OF_BODY: usize = 1 << 20;
 
 /// The client takes too little of its answers.
@@ -67,6 +70,8 @@ pub(crate) struct Quota {
     freed: Notify,
     /// `None` for a connection.
     all: Option<AllRooms>,
+    /// What large bodies count beyond [`OF_BODY`], by the address of the body.
+    large: Mutex<HashMap<usize, Weak<Excess>>>,
 }
 
 /// What all households hold, in times of [`EXPECTED`]: of each household only whole ones count, so that clients that
@@ -79,7 +84,8 @@ impl Quota {
     }
 
     fn new(most: usize, all: Option<AllRooms>) -> Self {
-        Self { held: AtomicUsize::new(0), waiting: AtomicUsize::new(0), most, freed: Notify::new(), all }
+        let (held, waiting, large) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::default());
+        Self { held, waiting, most, freed: Notify::new(), all, large }
     }
 
     fn fits(&self, held: usize) -> bool {
@@ -107,6 +113,21 @@ impl Quota {
         let (before, after) = (before / EXPECTED, after / EXPECTED);
         let all = self.all.as_ref().filter(|_| before != after);
         all.map(|all| all.fetch_add(after.wrapping_sub(before), Ordering::Relaxed)).is_some()
+    }
+
+    /// Counts what a body has beyond [`OF_BODY`], once for all answers of a household that hold it.
+    fn hold_large(self: &Arc<Self>, body: &Bytes) -> Option<Arc<Excess>> {
+        let bytes = body.len().checked_sub(OF_BODY).filter(|more| *more > 0)?;
+        let mut large = self.large.lock();
+        large.retain(|_, held| held.strong_count() > 0);
+        let address = body.as_ptr().addr();
+        let counted = large.get(&address).and_then(Weak::upgrade).filter(|held| held.bytes >= bytes);
+        Some(counted.unwrap_or_else(|| {
+            self.add(bytes, false);
+            let held = Arc::new(Excess { household: self.clone(), bytes });
+            large.insert(address, Arc::downgrade(&held));
+            held
+        }))
     }
 
     fn is_free(&self) -> bool {
@@ -184,25 +205,31 @@ impl Backlog {
 
     /// Counts so many bytes of an answer until the value is dropped; `None` for a proxy.
     pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        self.count(bytes, false)
+        self.count(bytes, false, None)
     }
 
     /// Counts so many bytes of a request that waits.
     pub(crate) fn wait(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        self.count(bytes, true)
+        self.count(bytes, true, None)
     }
 
-    fn count(self: &Arc<Self>, bytes: usize, waits: bool) -> Option<Held> {
+    fn count(self: &Arc<Self>, bytes: usize, waits: bool, large: Option<Arc<Excess>>) -> Option<Held> {
         let household = self.household.as_ref()?;
         for room in [&self.connection, household] {
             room.add(bytes, waits);
         }
-        Some(Held { unread: self.clone(), bytes, waits })
+        Some(Held { unread: self.clone(), bytes, waits, _large: large })
+    }
+
+    /// Counts the body of an answer until the value is dropped; `None` for a proxy.
+    pub(crate) fn hold_body(self: &Arc<Self>, body: &Bytes) -> Option<Held> {
+        let large = self.household.as_ref()?.hold_large(body);
+        self.count(body.len().min(OF_BODY), false, large)
     }
 
     /// These bytes of an answer, which count until they are dropped.
     pub(crate) fn carry(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        match self.hold(bytes.len()) {
+        match self.hold_body(&bytes) {
             Some(held) if held.bytes > 0 => Bytes::from_owner(Carried { bytes, _counted: held }),
             _ => bytes,
         }
@@ -264,6 +291,21 @@ pub(crate) struct Held {
     unread: Arc<Backlog>,
     bytes: usize,
     waits: bool,
+    /// The rest of a large body.
+    _large: Option<Arc<Excess>>,
+}
+
+/// The bytes of a large body that count once for its household.
+#[derive(Debug)]
+struct Excess {
+    household: Arc<Quota>,
+    bytes: usize,
+}
+
+impl Drop for Excess {
+    fn drop(&mut self) {
+        self.household.give_back(self.bytes, false);
+    }
 }
 
 impl Drop for Held {
@@ -319,16 +361,44 @@ mod tests {
     }
 
     #[test]
+    fn a_large_body_counts_in_full_and_once_for_each_household() {
+        const LARGE: usize = OF_HOUSEHOLD / 2;
+        let new = || Arc::new(Quota::of_household(&AllRooms::default()));
+        let (household, neighbour) = (new(), new());
+        let held = |of: &Arc<Quota>| of.held.load(Ordering::Acquire);
+        let open = |of: &Arc<Quota>| Arc::new(Backlog::of(Some(of.clone())));
+        let (one, other, third) = (open(&household), open(&household), open(&neighbour));
+        let shared = Bytes::from(vec![0; LARGE]);
+        let first = one.hold_body(&shared);
+        let second = other.carry(shared.clone());
+        let far = third.hold_body(&shared);
+        assert_eq!((held(&household), held(&neighbour)), (LARGE + OF_BODY, LARGE));
+        assert_eq!((one.held(), other.held()), (OF_BODY, OF_BODY), "a connection can read others meanwhile");
+        drop(first);
+        assert_eq!(held(&household), LARGE, "until the last one has read it");
+        let own = one.hold_body(&Bytes::from(vec![0; LARGE]));
+        assert!(!other.has_room() && third.has_room());
+        drop((second, own, far));
+        assert_eq!((held(&household), held(&neighbour)), (0, 0));
+        let _small = one.hold_body(&Bytes::from_static(b"small"));
+        assert_eq!(held(&household), 5);
+        assert!(Arc::new(Backlog::of(None)).hold_body(&shared).is_none());
+    }
+
+    #[test]
     fn what_is_there_counts_beyond_the_bounds_and_until_its_last_part_is_gone() {
         let unread = Arc::new(Backlog::of(Some(Arc::new(Quota::of_household(&AllRooms::default())))));
-        let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_CONNECTION]));
+        let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_HOUSEHOLD]));
         assert!(!unread.has_room() && unread.is_overdrawn());
-        assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
         let part = body.split_to(1);
         drop(body);
-        assert_eq!(unread.held(), 2 * OF_CONNECTION);
+        assert_eq!(unread.held(), OF_BODY);
         drop(part);
         assert!(unread.has_room() && unread.held() == 0);
+        let full = unread.hold(2 * OF_CONNECTION);
+        assert!(!unread.has_room() && unread.is_overdrawn());
+        assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
+        drop(full);
         let proxy = Arc::new(Backlog::of(None));
         let _all = proxy.hold(usize::MAX);
         assert!(proxy.has_room() && !proxy.is_overdrawn(), "a proxy has many clients");

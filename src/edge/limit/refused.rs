@@ -181,7 +181,7 @@ mod tests {
         let (refused, first, second) =
             (Refusals::default(), proxy("127.0.0.1", &["x-forwarded-for"]), proxy("10.0.0.1", &["x-forwarded-for"]));
         let note = |proxy: &Option<UntrustedProxy>, now| {
-            refused.note(proxy.as_ref().unwrap().peer, false, proxy.clone(), at(now))
+            refused.note(proxy.as_ref().unwrap().peer, false, proxy.clone(), at(now));
         };
         for (proxy, now) in [(&first, 0), (&first, 10), (&second, 20), (&first, 30)] {
             note(proxy, now);

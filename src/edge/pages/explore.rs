@@ -21,7 +21,7 @@ use crate::edge::search::index::Hits;
 use crate::words::grouped;
 
 use super::Pages;
-use super::facts::{Namesakes, PageFacts, TermFact, is_offered, name_of};
+use super::facts::{CityNames, PageFacts, TermFact, is_offered, name_of};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{self, Map, map};
 use super::places::{Extent, miles, place, written};
@@ -60,8 +60,9 @@ struct Shown<'a> {
     /// Words of the query that were left out.
     ignored: &'a [Box<str>],
     extent: Extent,
-    /// Of all cities; of none if a state is chosen, which tells them apart.
-    namesakes: Arc<Namesakes>,
+    cities: Arc<CityNames>,
+    /// Whether a state is chosen, which tells cities of one name apart.
+    has_state: bool,
     /// How many of the venues each sport and each state has; `None`: the venues are all that there are.
     facets: Option<Facets>,
 }
@@ -84,12 +85,12 @@ impl<'a> Shown<'a> {
             Some((summary.id.0, Venue::read(&summary.raw), metres))
         });
         let state = list.slug(TaxonomyKind::States);
-        let is_chosen = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
-        let namesakes = if is_chosen { Arc::default() } else { pages.namesakes(facts) };
+        let has_state = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
+        let cities = pages.city_names(facts);
         let ignored = hits.map_or(&[][..], |hits| &hits.ignored);
         let found = || dataset.facets(&positions.iter().copied().collect());
         let facets = hits.and_then(|hits| hits.facets.clone()).or_else(|| list.is_filtered().then(found));
-        Self { query, page, last, total, venues: venues.collect(), ignored, extent, namesakes, facets }
+        Self { query, page, last, total, venues: venues.collect(), ignored, extent, cities, has_state, facets }
     }
 }
 

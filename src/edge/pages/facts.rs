@@ -23,8 +23,16 @@ const MOST_MEANT: usize = 5;
 /// A term with a longer slug is not offered, in bytes.
 const MOST_OF_A_SLUG: usize = 200;
 
-/// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
-pub(super) type Namesakes = HashMap<Box<str>, String>;
+/// The names of the cities of a snapshot.
+#[derive(Default)]
+pub(super) struct CityNames {
+    /// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
+    pub namesakes: HashMap<Box<str>, String>,
+    /// The slugs of these, by plain name.
+    pub by_plain: HashMap<String, Box<str>>,
+    /// Slugs and labels of all cities, as [`plain`] names.
+    pub plain: Vec<[String; 2]>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TermFact<'a> {
@@ -100,8 +108,21 @@ impl<'a> PageFacts<'a> {
         labels.get(slug).copied().unwrap_or(slug)
     }
 
+    /// The names of all cities. Takes 20 ms for 20,000.
+    pub(super) fn city_names(&self) -> CityNames {
+        let namesakes = self.namesakes();
+        let by_plain = namesakes.iter().map(|(slug, name)| (plain(name), slug.clone())).collect();
+        CityNames { namesakes, by_plain, plain: self.plain_names(TaxonomyKind::Cities) }
+    }
+
+    /// Slug and label of each term, as [`plain`] names.
+    pub(super) fn plain_names(&self, kind: TaxonomyKind) -> Vec<[String; 2]> {
+        let terms = self.dataset.terms(kind).iter();
+        terms.map(|term| [plain(&term.slug), plain(self.dataset.label(kind, term))]).collect()
+    }
+
     /// The cities that their name alone does not tell apart.
-    pub(super) fn namesakes(&self) -> Namesakes {
+    fn namesakes(&self) -> HashMap<Box<str>, String> {
         let (dataset, kind) = (self.dataset, TaxonomyKind::Cities);
         let start = |text: &str| excerpt::start(text, MOST_OF_A_SLUG).to_owned();
         let mut by_name: HashMap<String, Vec<&Term>> = HashMap::new();
@@ -137,15 +158,14 @@ impl<'a> PageFacts<'a> {
         namesakes.into_iter().collect()
     }
 
-    /// The terms that someone may mean by a text that is no slug.
-    pub(super) fn meant(&self, kind: TaxonomyKind, text: &str) -> Vec<&'a Term> {
+    /// The terms that someone may mean by a text that is no slug. `names`: the [`plain_names`](Self::plain_names).
+    pub(super) fn meant(&self, kind: TaxonomyKind, names: &[[String; 2]], text: &str) -> Vec<&'a Term> {
         let state = states::name_of(text).filter(|_| kind == TaxonomyKind::States);
         let wanted = plain(state.unwrap_or(text));
-        let dataset = self.dataset;
-        let names = |term: &'a Term| [plain(&term.slug), plain(dataset.label(kind, term))];
         let found = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a Term> {
-            let terms = dataset.terms(kind).iter().filter(|term| is_offered(term));
-            terms.filter(|term| names(term).iter().any(|name| fits(name))).take(MOST_MEANT).collect()
+            let terms = self.dataset.terms(kind).iter().zip(names).filter(|(term, _)| is_offered(term));
+            let named = terms.filter(|(_, names)| names.iter().any(|name| fits(name)));
+            named.map(|(term, _)| term).take(MOST_MEANT).collect()
         };
         let exact = found(&|name| name == wanted);
         // A shorter text is the start of too many.

@@ -77,7 +77,7 @@ mod tests {
         resting: bool,
     }
 
-    fn next(case: &Case) -> Step<(), ()> {
+    fn next(case: Case) -> Step<(), ()> {
         Facts {
             kept: case.kept.map(|reuse| ((), reuse)),
             must_stand_in: || case.stands_in && !case.has_room,
@@ -113,7 +113,7 @@ mod tests {
             (Case { resting: true, ..NOTHING }, Step::Rest(())),
             (Case { only_if_cached: true, resting: true, ..NOTHING }, Step::Nothing),
         ] {
-            assert_eq!(next(&case), step);
+            assert_eq!(next(case), step);
         }
     }
 }

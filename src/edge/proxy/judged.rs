@@ -12,12 +12,13 @@ use http::header::{
     HeaderName, HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{Method, StatusCode};
+use memchr::memmem;
 
 use crate::api::json::Picked;
 use crate::api::links::Rewrite;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::route::Route;
-use crate::api::{json, links, page};
+use crate::api::{json, links, page, taxonomy};
 use crate::data::cache::coded::Coded;
 use crate::data::cache::recent::Asking;
 use crate::data::cache::reply::Stored;
@@ -88,7 +89,8 @@ impl Proxy {
             (304, Some(kept)) if kept.has_validator() => Representation::confirmed(kept, &answer.headers),
             (200, _) => {
                 let rewrite = rewrites.then_some(&config.rewrite);
-                match Representation::document(path, answer, rewrite, &config.public_url) {
+                let document = Representation::document(path, answer, rewrite, &config.public_url);
+                match document.and_then(|document| document.checked(path, kept)) {
                     Err(_) if is_open => Representation::verbatim(StatusCode::OK, answer),
                     document => document?,
                 }
@@ -222,6 +224,23 @@ impl Representation {
             etag: value(etag),
             last_modified: value(last_modified),
         })
+    }
+
+    /// Refuses a list without `items`, and an index without terms, where the stored one has some.
+    fn checked(self, path: &str, kept: Option<&Stored>) -> Result<Self, AskError> {
+        let has_items = |body: &[u8]| memmem::find(body, b"\"items\"").is_some();
+        let has_terms = |body: &[u8]| {
+            let terms = std::str::from_utf8(body).ok().and_then(|text| taxonomy::terms(text).ok());
+            terms.is_some_and(|terms| !terms.is_empty())
+        };
+        let has_lost = |has: fn(&[u8]) -> bool| {
+            !has(&self.body.identity().body) && kept.is_some_and(|kept| has(&kept.body.identity().body))
+        };
+        match Route::of(path.split('?').next().unwrap_or(path)) {
+            Route::List if has_lost(has_items) => Err(AskError::nonsense(path, "the list has no `items`")),
+            Route::Taxonomy(_) if has_lost(has_terms) => Err(AskError::nonsense(path, "the index has no terms")),
+            _ => Ok(self),
+        }
     }
 
     /// What is kept, as a 304 confirms it.

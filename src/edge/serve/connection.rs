@@ -25,14 +25,14 @@ use tokio::time::{Instant, Sleep};
 use crate::edge::answer::compose::{Body, Rest};
 use crate::edge::answer::write::Persistence;
 use crate::edge::answer::{Decided, InForce};
-use crate::edge::limit::backlog::{OF_BODY, PIECE, WRITE_TIMEOUT};
+use crate::edge::limit::backlog::{PIECE, Slow, WRITE_TIMEOUT};
 use crate::protocol::problem::Problem;
 use crate::tasks::at_once;
 
 use super::connections::Connection;
 use super::request_head::UnreadHead;
 use super::write::{Ahead, Broken};
-use super::{Incoming, Public, request_head, view, write};
+use super::{Incoming, Public, announced, request_head, view, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -185,9 +185,14 @@ impl Http1<'_, '_> {
         let has_body = !session.is_body_empty();
         let (asked, unread) = (view(session.req_header(), self.peer, has_body), self.connection.unread());
         let (mut answer, info) = match answers.respond(in_force, &asked, unread).await {
+            // It came too late: too much waits for the client by now.
+            Ok(Decided::Answered { answer, .. }) if answer.body.bytes().len() > PIECE && unread.is_overdrawn() => {
+                return self.refuse(session.into_inner(), Slow.into()).await;
+            }
             Ok(Decided::Answered { answer, info }) => (answer, info),
             Err(slow) => return self.refuse(session.into_inner(), slow.into()).await,
             Ok(Decided::Passes { proxy, target, mut info, limit }) => {
+                let _body = announced(session.req_header()).and_then(|length| unread.hold(length));
                 session.set_read_timeout(Some(READ_TIMEOUT));
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
                 session.set_total_drain_timeout(Some(READ_TIMEOUT));
@@ -230,8 +235,10 @@ impl Http1<'_, '_> {
             }
             (body, _) => {
                 // Less is bounded by the number of connections.
-                let _held =
-                    if body.bytes().len() > PIECE { unread.hold(body.bytes().len().min(OF_BODY)) } else { None };
+                let _held = match &body {
+                    Body::Whole(bytes) if bytes.len() > PIECE => unread.hold_body(bytes),
+                    _ => None,
+                };
                 let mut parts = [&self.buffer[..], body.bytes()].map(IoSlice::new);
                 send(self.timer.as_mut(), &mut stream, &mut parts).await?;
             }

@@ -28,14 +28,14 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::edge::answer::admit::MOST_HEAD;
 use crate::edge::answer::compose::{Answer, Body, Rest};
 use crate::edge::answer::{Decided, RequestInfo};
-use crate::edge::limit::backlog::{Backlog, OF_BODY, PIECE, STREAMS};
+use crate::edge::limit::backlog::{Backlog, PIECE, STREAMS};
 use crate::protocol::problem::Problem;
 use crate::tasks::at_once;
 
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::Connection;
 use super::write::{Ahead, Broken, pieces};
-use super::{Incoming, Public, connections, view};
+use super::{Incoming, Public, announced, connections, view};
 use outbox::Outbox;
 
 /// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
@@ -349,9 +349,7 @@ async fn answer_later(
     let (mut answer, info) = match decided {
         Decided::Answered { answer, info } => (answer, info),
         Decided::Passes { proxy, target, mut info, limit } => {
-            let length =
-                exchange.request.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-            let _body = unread.hold(length.unwrap_or(0));
+            let _body = announced(&exchange.request).and_then(|length| unread.hold(length));
             let incoming = Incoming::Http2(&exchange.request, &mut exchange.body, &mut exchange.respond);
             let answer = public.pass_through(incoming, &proxy, target, limit, &mut info).await?;
             (answer, info)
@@ -403,8 +401,7 @@ async fn write(
     unread: &Arc<Backlog>,
     waits: impl FnOnce() -> usize,
 ) -> Result<(), Broken> {
-    let _rest = if body.len() > OF_BODY { unread.hold(OF_BODY) } else { None };
-    let body = if body.len() > OF_BODY { body } else { unread.carry(body) };
+    let body = unread.carry(body);
     let mut writing = pin!(async {
         for (piece, ends) in pieces(body) {
             unread.in_time(write_piece(stream, piece, ends, unread)).await??;

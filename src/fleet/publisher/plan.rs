@@ -12,7 +12,7 @@ use crate::data::snapshot::journal::codec;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
-use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshot::verdicts::told::Told;
 use crate::data::snapshots::Snapshots;
 use crate::data::snapshots::export::Unsent;
 use crate::data::store::ChangePosition;

@@ -54,6 +54,10 @@ impl Retries {
         self.each.get(&id).is_none_or(|failed| failed.next <= now || failed.next > now.plus_seconds(LONGEST))
     }
 
+    pub(super) fn has_failed(&self, id: ListingId) -> bool {
+        self.each.contains_key(&id)
+    }
+
     /// When the first failed detail is due again; milliseconds since the epoch.
     pub(super) fn next_ms(&self, now: WallTime) -> Option<i64> {
         self.each.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()

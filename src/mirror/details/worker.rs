@@ -2,6 +2,7 @@
 //!
 //! Callers: [`crate::server`] runs it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -93,6 +94,8 @@ impl DetailWorker {
         // With six of the crawl, six of the examiner and one of the sweep, the mirror has 21 requests on the wire at worst.
         const AT_ONCE: usize = 8;
         const PATIENCE: Duration = Duration::from_secs(10);
+        // What has failed before says nothing of the origin.
+        let known: HashSet<ListingId> = ids.iter().copied().filter(|id| retries.has_failed(*id)).collect();
         // Relaxed, below: all of it runs in one task.
         let (is_full, all_fail) = (AtomicBool::new(false), AtomicBool::new(false));
         let goes_on = || {
@@ -108,7 +111,8 @@ impl DetailWorker {
                 }
                 let MirrorContext { copies, details, .. } = &self.shared;
                 let (summary, volatile) = (dataset.summary(id)?, copies.volatile());
-                Some((id, details.fetch(&copies.client, &volatile, summary, Asker::mirror(class)).await))
+                let asker = Asker { is_example: known.contains(&id), ..Asker::mirror(class) };
+                Some((id, details.fetch(&copies.client, &volatile, summary, asker).await))
             })
             .buffer_unordered(AT_ONCE);
         while let Some(fetched) = fetches.next().await {

@@ -59,7 +59,7 @@ pub(super) async fn ask(shared: &MirrorContext, path: &str, asker: Asker) -> Res
     let read = move || Ok::<_, Aborted>(answer.and_then(|answer| copies.page_in(&of_path, &answer.body)));
     let page = blocking(read).await.map_err(|_| "this server is too busy")?;
     let newest = shared.newest.get().ok_or("there is no snapshot")?;
-    let is_old = at_ms + 2 * DATE_GRAIN_MS < newest.meta.published_ms.min(now_ms);
+    let is_old = at_ms + 2 * DATE_GRAIN_MS < client.by_origin_ms(newest.meta.published_ms.min(now_ms));
     Ok(Answered { newest, status, text, page, at_ms, may_be_old, is_old })
 }
 

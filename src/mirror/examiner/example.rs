@@ -54,10 +54,9 @@ pub(super) struct Example {
 pub(super) fn turns(shape: Shape) -> u16 {
     match (shape.filters(), shape.form()) {
         _ if shape.row().is_some() => open::TURNS,
-        // Without a page size, with a small one, and so that the last page is full.
-        (0, _) => 3,
-        // Of the largest term the same two, and of another one.
-        (1, None) => 3,
+        // Without a page size, with a small one, and so that the last page is full; of a filter the last one is for another
+        // term than the largest.
+        (0, _) | (1, None) => 3,
         (1, Some(form)) => TIMES[form as usize],
         _ if apart(shape).is_some() || has_quiet_city(shape) => 2,
         _ => 1,

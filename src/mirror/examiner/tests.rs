@@ -21,7 +21,8 @@ use crate::data::snapshot::content::Content;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::verdicts::Verdicts;
-use crate::data::snapshot::verdicts::table::{DAY_MS, Table, Told};
+use crate::data::snapshot::verdicts::table::{DAY_MS, Table};
+use crate::data::snapshot::verdicts::told::Told;
 
 const HOUR: i64 = 3600;
 

@@ -79,7 +79,8 @@ enum TermAnswer {
     Older,
 }
 
-/// Asks the origin which listings a term stands for, in a data set that was published at `published_ms`.
+/// Asks the origin which listings a term stands for, in a data set that was published at `published_ms` of the
+/// origin's time.
 async fn ask(
     copies: &Copies,
     dataset: &Dataset,
@@ -149,6 +150,7 @@ impl Mirror {
                 break;
             }
             let known_ms = newest.meta.published_ms.min(self.clock.now_wall().as_millis());
+            let known_ms = self.copies.client.by_origin_ms(known_ms);
             match ask(&self.copies, &newest.dataset, known_ms, kind, &slug, fingerprint).await {
                 Ok(TermAnswer::Older) => {
                     // The CDN's copy is older than the list that it should explain; it is gone by then.

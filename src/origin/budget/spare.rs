@@ -32,7 +32,8 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Whether a household may have one more now, of at most `most` for all; else how long it has to wait.
+    /// Whether a household may have one more now, of at most `most` for all; else how long it has to wait. `None`: it counts
+    /// for none.
     pub(super) fn may(&mut self, household: Option<IpAddr>, most: usize, now: Monotonic) -> Result<(), Duration> {
         if let Some((until, _)) = self.ended.filter(|(until, _)| now < *until) {
             return Err(until.since(now));
@@ -43,7 +44,7 @@ impl Spare {
         let wait = |first: Option<&(Monotonic, Option<IpAddr>)>| first.map(|(at, _)| at.plus(SPAN).since(now));
         let mut of_one = self.sent.iter().filter(|(_, of)| *of == household);
         let first = of_one.next();
-        if of_one.nth(MOST_OF_ONE - 2).is_some() {
+        if household.is_some() && of_one.nth(MOST_OF_ONE - 2).is_some() {
             return Err(wait(first).unwrap_or_default());
         }
         if self.sent.len() >= most.min(MOST) {

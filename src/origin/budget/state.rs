@@ -372,7 +372,7 @@ impl BudgetState {
 
     fn told(&self, at: Monotonic, now: Monotonic) -> Spent {
         let retry_after = at.since(now).max(Duration::from_secs(1));
-        Spent { retry_after, paused: now < self.paused_until }
+        Spent { retry_after, paused: now < self.paused_until, is_of_odd: false }
     }
 
     /// When time alone may change something.

@@ -65,6 +65,39 @@ async fn a_304_about_another_answer_is_asked_about_once_more_and_a_second_one_is
     }
 }
 
+/// An origin that leads on and on.
+#[derive(Default)]
+struct Leads(Mutex<usize>);
+
+#[async_trait]
+impl Transport for Leads {
+    async fn fetch(&self, _: &Method, _: Url, _: HeaderMap) -> Result<Arrival, TransportError> {
+        *self.0.lock() += 1;
+        let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("/on"))]);
+        Ok(Arrival { status: 302, headers, body: Box::pin(futures_util::stream::empty()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn redirects_of_what_clients_spell_stay_within_the_tenth_of_the_budget_for_it() {
+    let origin = Arc::new(Leads::default());
+    let client = client_over(origin.clone());
+    for number in 1..=8_u8 {
+        let asker = Asker::client(Some([10, 0, 0, number].into()), Duration::from_secs(5));
+        let error = client.ask("/odd", None, Asker { spare: true, ..asker }).await.unwrap_err();
+        // The first one has all of its hops, and the second one two.
+        assert_eq!(matches!(error, AskError::Redirect { .. }), number == 1, "{number}: {error}");
+    }
+    assert_eq!(*origin.0.lock(), 6, "of 60");
+    // Of one client two requests count, and not where they lead.
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    for _ in 0..2 {
+        let asker = Asker::client(Some([10, 0, 0, 9].into()), Duration::from_secs(5));
+        client.ask("/odd", None, Asker { spare: true, ..asker }).await.unwrap_err();
+    }
+    assert_eq!(*origin.0.lock(), 12);
+}
+
 /// An origin that never answers.
 struct Silent;
 

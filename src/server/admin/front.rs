@@ -4,7 +4,7 @@
 //! [`crate::server`] hands it to pingora, in front of [`super::Admin`].
 
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_timeout::timeout;
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use crate::edge::answer::write::{Persistence, http1};
-use crate::edge::serve::connections::Connections;
-use crate::edge::serve::connections::InFlight;
+use crate::edge::serve::connections::{Connection, Connections, InFlight, MostConnections};
 use crate::edge::serve::request_head::{self, UnreadHead};
 use crate::edge::serve::write;
+use crate::telemetry::counters::ConnectionCounters;
 
 use super::bundle::Sent;
 use super::snapshots::Action;
@@ -40,6 +41,12 @@ const PATIENCE: Duration = Duration::from_secs(86_400);
 /// For reading the rest of an upload after the answer.
 const LINGER: Duration = Duration::from_secs(30);
 
+/// The same after a refusal: anybody can send an upload that is refused.
+const REFUSED_LINGER: Duration = Duration::from_secs(5);
+
+/// The connections on the socket of the data directory. Strangers at the listener take none of them.
+const ON_SOCKET: MostConnections = MostConnections { name: "admin.sock", all: 32, each: usize::MAX, ipv6_prefix: 64 };
+
 pub(crate) struct AdminFront {
     admin: Arc<Admin>,
     /// Whether whoever can connect may do everything: connections come from a socket whose permissions say who can.
@@ -49,6 +56,15 @@ pub(crate) struct AdminFront {
     connections: Connections,
 }
 
+/// An exchange whose answer is ready.
+struct Ending {
+    session: ServerSession,
+    /// `None`: it is sent already.
+    reply: Option<Reply>,
+    /// How long the rest of an upload is read after the answer: otherwise a client that is still writing would not see it.
+    linger: Option<Duration>,
+}
+
 impl AdminFront {
     pub(crate) fn new(admin: Admin, in_flight: InFlight, connections: Connections) -> Self {
         Self { admin: Arc::new(admin), trusts: false, in_flight, connections }
@@ -56,7 +72,8 @@ impl AdminFront {
 
     /// The same before a socket whose permissions are the trust.
     pub(crate) fn trusting(&self) -> Self {
-        let (in_flight, connections) = (self.in_flight.clone(), self.connections.clone());
+        let (in_flight, counters) = (self.in_flight.clone(), ConnectionCounters::default());
+        let connections = Connections::new(ON_SOCKET, counters);
         Self { admin: self.admin.clone(), trusts: true, in_flight, connections }
     }
 }
@@ -80,7 +97,7 @@ impl ServerApp for AdminFront {
                 Ok(Ok(head)) => {
                     let mut session = ServerSession::new_http1(stream);
                     session.set_pipelined_prefix(head);
-                    next = self.exchange(session, shutdown).await;
+                    next = self.exchange(session, shutdown, &connection, leave.as_mut()).await;
                 }
                 Ok(Err(UnreadHead::Refused(refusal))) => {
                     connection.set_idle(Instant::now());
@@ -118,8 +135,27 @@ impl AdminFront {
         }
     }
 
-    /// Answers a request whose head is complete; returns the connection if another request may follow.
-    async fn exchange(&self, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
+    /// Serves a request whose head is complete; returns the connection if another request may follow.
+    async fn exchange(
+        &self,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+        connection: &Connection,
+        leave: Pin<&mut Notified<'_>>,
+    ) -> Option<Stream> {
+        let _busy = self.in_flight.enter();
+        let ending = self.answer(session, shutdown).await?;
+        // The rest is up to the client: meanwhile the connection may be closed for a new one.
+        connection.set_idle(Instant::now());
+        tokio::select! {
+            biased;
+            next = self.end(ending) => next,
+            () = leave => None,
+        }
+    }
+
+    /// Answers a request; `None`: the connection ends.
+    async fn answer(&self, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<Ending> {
         session.set_read_timeout(Some(Duration::from_secs(10)));
         session.set_write_timeout(Some(Duration::from_secs(30)));
         // Dropping the session closes the connection.
@@ -133,7 +169,6 @@ impl AdminFront {
             }
             Ok(_) | Err(_) => return None,
         }
-        let _busy = self.in_flight.enter();
         if *shutdown.borrow() {
             session.set_keepalive(None);
         }
@@ -153,27 +188,33 @@ impl AdminFront {
             if *method == Method::HEAD {
                 refusal.body_mut().clear();
             }
-            timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
-            linger(&mut session).await;
-        } else if request.uri.path() == "/bundle" && matches!(*method, Method::GET | Method::POST) {
+            return Some(Ending { session, reply: Some(refusal), linger: Some(REFUSED_LINGER) });
+        }
+        if request.uri.path() == "/bundle" && matches!(*method, Method::GET | Method::POST) {
             // The rest of an upload is not read.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.
-            let sent = match may_write {
-                Ok(()) => self.admin.bundles.answer(method, request.uri.query(), &mut session).await,
-                Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
+            let (sent, linger) = match may_write {
+                Ok(()) => (self.admin.bundles.answer(method, request.uri.query(), &mut session).await, LINGER),
+                Err(refusal) => (Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())), REFUSED_LINGER),
             };
-            match sent {
-                Sent::Reply(reply) => {
-                    write(&mut session, reply).await.ok()?;
-                    linger(&mut session).await;
+            return match sent {
+                Sent::Reply(reply) => Some(Ending { session, reply: Some(reply), linger: Some(linger) }),
+                Sent::File(download) => {
+                    self.admin.bundles.send(&mut session, *download).await.ok()?;
+                    Some(Ending { session, reply: None, linger: None })
                 }
-                Sent::File(download) => self.admin.bundles.send(&mut session, *download).await.ok()?,
-            }
-        } else {
-            // A command on snapshots waits for an import, and its result is sent, however late.
-            let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
-            let reply = timeout(deadline, self.admin.answer(&request, may_write)).await.ok()?;
+            };
+        }
+        // A command on snapshots waits for an import, and its result is sent, however late.
+        let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
+        let reply = timeout(deadline, self.admin.answer(&request, may_write)).await.ok()?;
+        Some(Ending { session, reply: Some(reply), linger: None })
+    }
+
+    /// Sends an answer; returns the connection if another request may follow.
+    async fn end(&self, Ending { mut session, reply, linger }: Ending) -> Option<Stream> {
+        if let Some(reply) = reply {
             match session {
                 // A wrong clock is reported, too.
                 ServerSession::H1(h1) if has_time().is_err() => {
@@ -183,16 +224,14 @@ impl AdminFront {
                 _ => timeout(DEADLINE, write(&mut session, reply)).await.ok()?.ok()?,
             }
         }
+        if let Some(linger) = linger {
+            // It ends with the time, with the body, or with the connection.
+            let _ = timeout(linger, async { while let Ok(Some(_)) = session.read_request_body().await {} }).await;
+        }
         // Pipelined requests are not served: pingora ends the connection.
         let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
         Some(reusable.into_parts().0)
     }
-}
-
-/// Reads the rest of a refused upload for a while: otherwise a client that is still writing would not see the answer.
-async fn linger(session: &mut ServerSession) {
-    // It ends with the time, with the body, or with the connection.
-    let _ = timeout(LINGER, async { while let Ok(Some(_)) = session.read_request_body().await {} }).await;
 }
 
 async fn write(session: &mut ServerSession, reply: Reply) -> pingora::Result<()> {

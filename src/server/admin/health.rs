@@ -120,19 +120,20 @@ impl Status {
         let doubtful = published.dataset.doubtful().len() as u64;
         // A mirror asks the origin, and a replica its publisher, which takes some minutes.
         let asks = !offline && now < Monotonic::from_seconds(600);
+        let mut lacks = Vec::new();
         if doubtful > 0 && !asks {
-            let text = format!("which listings {} have is not known", counted(doubtful, "term"));
-            all.push(Finding::new(Kind::TermsIncomplete, text));
+            lacks.push(format!("which listings {} have is not known", counted(doubtful, "term")));
         }
         let unnamed = TaxonomyKind::ALL.map(|kind| (published.dataset.unnamed(kind), kind.parameter()));
-        if let Some((count, kind)) =
-            unnamed.into_iter().find(|(count, _)| *count > 0).filter(|_| doubtful == 0 || !asks)
-        {
-            let text = format!(
-                "the index lacks the {kind} of {}: queries with other slugs are read from the origin",
-                counted(count, "listing")
-            );
-            all.push(Finding::new(Kind::TermsIncomplete, text));
+        let unnamed = unnamed.into_iter().filter(|(count, _)| *count > 0 && (doubtful == 0 || !asks));
+        let unnamed: Vec<_> =
+            unnamed.map(|(count, kind)| format!("the {kind} of {}", counted(count, "listing"))).collect();
+        if !unnamed.is_empty() {
+            let unnamed = unnamed.join(" and ");
+            lacks.push(format!("the index lacks {unnamed}: queries with other slugs are read from the origin"));
+        }
+        if !lacks.is_empty() {
+            all.push(Finding::new(Kind::TermsIncomplete, lacks.join("; ")));
         }
         let age = published.age_seconds(instants);
         if oldest.is_some() && published.is_unconfirmed(instants.wall) {

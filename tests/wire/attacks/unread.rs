@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use sample_origin::{FaultRule, World};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::held::{HEADERS, RST_STREAM, begun};
 use crate::floods::{END_HEADERS, END_STREAM, begin, begin_from, frame, peak, request, resets_in};
-use crate::harness::{Body, Script, Setup, Upstream, each, origin, virtually, wait_until};
+use crate::harness::{Body, Script, Seen, Setup, Upstream, each, origin, pipe, virtually, wait_until};
+use crate::origin_faults::Fault;
 
 /// What a client may make the server hold, in MiB: 32 of answers, and what making them takes.
 const MOST: u64 = 96;
@@ -84,6 +86,91 @@ async fn a_household_that_reads_hardly_anything_gets_503_over_http1_too() {
     assert_eq!((refused.the("retry-after").as_str(), began.elapsed().as_secs()), ("1", 30));
     drop(held);
     server.ok("/api/listings.json").await;
+}
+
+/// Each of them is another one, and far larger than what clients have in common.
+#[tokio::test(start_paused = true)]
+async fn large_answers_count_in_full_for_a_household_that_does_not_read_them() {
+    const LARGE: usize = 5 << 20;
+    let origin = virtually::origin(20).await;
+    // 35 of 32 MiB.
+    let ids: Vec<u64> = origin.world(World::ids).into_iter().take(7).collect();
+    let path = |id: &u64| format!("/api/listings/{id}.json");
+    let body = |id: &u64| format!("{{\"id\":{id},\"name\":\"{}\"}}", "x".repeat(LARGE));
+    let faults = ids.iter().map(|id| FaultRule::always(&path(id), Fault::Body(body(id)))).collect();
+    origin.set(|switches| switches.faults = faults);
+    let server = Setup::shield_of(&origin).start().await;
+    let Body::Memory(memory) = &server.process else { panic!("it is in memory") };
+    let mut held: Vec<_> = ids.iter().map(|_| memory.connect()).collect();
+    let mut piece = vec![0; 64 << 10];
+    for (pipe, id) in held.iter_mut().zip(&ids) {
+        let request = format!("GET {} HTTP/1.1\r\nhost: mirror.test\r\n\r\n", path(id));
+        pipe.write_all(request.as_bytes()).await.unwrap();
+        pipe.read_exact(&mut piece).await.unwrap();
+        assert!(piece.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&piece[..200]));
+    }
+    let read = async {
+        sleep(Duration::from_secs(20)).await;
+        for pipe in &mut held {
+            pipe.read_exact(&mut piece).await.unwrap();
+        }
+    };
+    let (refused, ()) = futures_util::join!(server.get("/api/listings.json"), read);
+    refused.assert_problem(503, &["have not been read"]);
+    drop(held);
+    server.ok("/api/listings.json").await;
+}
+
+/// There was room for each when it was asked for.
+#[tokio::test(start_paused = true)]
+async fn large_answers_that_come_at_once_are_refused_beyond_twice_the_bound() {
+    const ANSWERS: usize = 20;
+    let (gate, body) = (Arc::new(Semaphore::new(0)), format!("{{\"name\":\"{}\"}}", "x".repeat(5 << 20)));
+    let held = gate.clone();
+    let origin = move |_: &Seen| Script::new(200, body.clone()).with("content-type", "application/json").held_by(&held);
+    let server = Setup::shield_of_pipe(pipe(origin)).set("origin.timeout", "60s").start().await;
+    let Body::Memory(memory) = &server.process else { panic!("it is in memory") };
+    let mut open = Vec::new();
+    for nth in 0..ANSWERS {
+        let mut pipe = memory.connect();
+        let request = format!("GET /api/listings/{}.json HTTP/1.1\r\nhost: mirror.test\r\n\r\n", nth + 1);
+        pipe.write_all(request.as_bytes()).await.unwrap();
+        open.push(pipe);
+    }
+    sleep(Duration::from_secs(1)).await;
+    gate.add_permits(ANSWERS);
+    let mut statuses = Vec::new();
+    for pipe in &mut open {
+        let mut start = [0; 12];
+        pipe.read_exact(&mut start).await.unwrap();
+        statuses.push(String::from_utf8_lossy(&start[9..]).into_owned());
+    }
+    let of = |status: &str| statuses.iter().filter(|one| *one == status).count();
+    assert_eq!((of("200"), of("503")), (13, 7), "65 of 64 MiB");
+}
+
+/// Each may be a mebibyte long, and is in memory until its last byte has come.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_requests_count_for_a_household_over_http1() {
+    let document = || Script::new(200, "{}").with("content-type", "application/json");
+    let methods = r#"["GET", "HEAD", "POST"]"#;
+    let server = Setup::shield_of_pipe(pipe(move |_| document())).set("passthrough.methods", methods).start().await;
+    let Body::Memory(memory) = &server.process else { panic!("it is in memory") };
+    let request =
+        "POST /api/x HTTP/1.1\r\nhost: mirror.test\r\nexpect: 100-continue\r\ncontent-length: 1048576\r\n\r\n";
+    let (mut open, mut accepted) = (Vec::new(), 0);
+    for _ in 0..40 {
+        let mut pipe = memory.connect();
+        pipe.write_all(request.as_bytes()).await.unwrap();
+        open.push(pipe);
+    }
+    let mut start = [0; 12];
+    for pipe in &mut open {
+        accepted += usize::from(timeout(Duration::from_secs(1), pipe.read_exact(&mut start)).await.is_ok());
+    }
+    assert_eq!((accepted, &start), (32, b"HTTP/1.1 100"), "32 MiB");
+    drop(open);
+    assert_eq!(server.send(Method::POST, "/api/x", &[]).await.status, 200);
 }
 
 /// The HTTP/2 code keeps the trailers of a request that nobody reads, as long as its answer waits.

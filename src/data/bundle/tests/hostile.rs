@@ -91,6 +91,15 @@ fn manifest(from: &str, to: &str) -> BundleError {
 }
 
 #[test]
+fn a_stamp_that_is_no_instant_is_refused() {
+    let stamped = |stamp: i64| manifest("\"confirmed_ms\":1795000000123", &format!("\"confirmed_ms\":{stamp}"));
+    for stamp in [i64::MIN, i64::MAX, 253_402_300_800_000] {
+        let error = stamped(stamp).to_string();
+        assert!(error.contains(&format!("confirmed_ms is {stamp}, which is no instant")), "{error}");
+    }
+}
+
+#[test]
 fn what_is_put_together_rightly_is_accepted() {
     assert_eq!(put_together(&parts()), World::of(1..7).full());
 }

@@ -10,6 +10,8 @@ use crate::api::odd::{Meaning, Row};
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::{Shape, TermName};
 
+use super::told::Told;
+
 /// A difference counts after so many tries in a row, even if the origin's list never held still.
 const MOST_TRIES: u8 = 10;
 
@@ -124,52 +126,6 @@ pub(crate) struct Moment {
     pub(crate) apart_ms: i64,
     /// Whether the origin's list was the same before and after.
     pub(crate) is_still: bool,
-}
-
-/// What travels in bundles: names of shapes and terms.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Told {
-    confirmed: Vec<String>,
-    disproved: Vec<String>,
-    /// Those of `disproved` that differ in order alone.
-    by_order: Vec<String>,
-    /// What the confirmed rows of open cases mean.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    meanings: BTreeMap<String, Meaning>,
-    /// Values of filters that are in doubt although their shape is not: `sport=golf`.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    terms: BTreeSet<TermName>,
-}
-
-impl Told {
-    /// A list has no more names: there are fewer shapes.
-    const MOST: usize = 256;
-
-    /// The same in the words of formats before 5.
-    pub(crate) fn of_assumptions<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut told = Self::default();
-        for word in words {
-            let (shapes, only_order) = Shape::of_assumption(word);
-            let names = shapes.into_iter().map(Shape::name);
-            if only_order { told.by_order.extend(names) } else { told.disproved.extend(names) }
-        }
-        let others = std::mem::take(&mut told.by_order);
-        told.by_order = others.into_iter().filter(|name| !told.disproved.contains(name)).collect();
-        told.disproved.extend(told.by_order.iter().cloned());
-        told
-    }
-
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();
-        if most > Some(Self::MOST) || self.meanings.len().max(self.terms.len()) > Self::MOST {
-            return Err("there are too many verdicts".to_owned());
-        }
-        match self.meanings.iter().find(|(_, meaning)| !meaning.is_valid()) {
-            Some((row, meaning)) => Err(format!("an open case ({row}) has no such meaning: {meaning:?}")),
-            None => Ok(()),
-        }
-    }
 }
 
 /// The list without filters, and the sets of filters.

@@ -1,7 +1,7 @@
 //! Imports: what is newer, which origin it comes from, and what an import that breaks off leaves.
 
 use super::*;
-use crate::data::snapshot::verdicts::table::Told;
+use crate::data::snapshot::verdicts::told::Told;
 use crate::data::snapshots::import::{Plan, Trust};
 
 pub(super) fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {

@@ -53,7 +53,10 @@ impl Finder {
             Some(doubt) => {
                 // A slug that no term has is an open case here, too. The meaning found for others says nothing about it.
                 match self.of_unknown_slugs(&named, &query, raw) {
-                    Some(path) => self.spare(&path?, client).await,
+                    Some(asked) => {
+                        let (path, is_spare) = asked?;
+                        self.read(&path, false, is_spare, Some(&named.published), client).await
+                    }
                     None => Box::pin(self.doubtful_list(named, query, doubt, client)).await,
                 }
             }
@@ -105,8 +108,9 @@ impl Finder {
         let published = &named.published;
         // An index that lacks terms cannot say that a slug is unknown.
         let is_unnamed = published.dataset.may_lack_a_term(&query.slugs);
-        if is_unnamed && let Some(path) = self.of_unknown_slugs(&named, query, raw) {
-            return self.read(&path?, false, true, Some(published), client).await;
+        if is_unnamed && let Some(asked) = self.of_unknown_slugs(&named, query, raw) {
+            let (path, is_spare) = asked?;
+            return self.read(&path, false, is_spare, Some(published), client).await;
         }
         let (cut, is_sure) = self.cut(&named, query, client).await?;
         let Ok(found) = published.dataset.find_by(query, &cut) else {

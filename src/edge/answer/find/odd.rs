@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::odd::{Meaning, Odd, OddQuery, Row, is_askable, is_word};
 use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::odd::{self, Applied, Decision};
 use crate::data::snapshot::pointer::Snapshot;
 use crate::edge::answer::admit::OddRequest;
@@ -54,16 +55,28 @@ impl Finder {
     }
 
     /// Where the origin is asked for slugs that no term has, where no meaning of theirs counts, or why it is not; `None`:
-    /// there are none, or nobody can be asked.
+    /// there are none, or nobody can be asked. `true`: the client chose the bytes; plain slugs that an index may lack count as
+    /// ordinary values.
     pub(super) fn of_unknown_slugs(
         &self,
         named: &NamedSnapshot,
         query: &ListQuery,
         raw: Option<&str>,
-    ) -> Option<Result<String, Problem>> {
-        let odds = odd::unknown_slugs(&named.published.dataset, query);
-        let asks = !odds.is_empty() && self.may_ask(named);
-        asks.then(|| askable(&odds, spelled(&named.published, query, raw)))
+    ) -> Option<Result<(String, bool), Problem>> {
+        let published = &named.published;
+        let odds = odd::unknown_slugs(&published.dataset, query);
+        if odds.is_empty() || !self.may_ask(named) {
+            return None;
+        }
+        let is_plain = |slug: &str| slug.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        let may_be_a_term = |odd: &Odd| {
+            let kind = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == odd.parameter);
+            kind.is_some_and(|kind| published.dataset.unnamed(kind) > 0) && odd.values.iter().all(|slug| is_plain(slug))
+        };
+        if odds.iter().all(may_be_a_term) {
+            return Some(Ok((published.meta.form.path_of(query), false)));
+        }
+        Some(askable(&odds, spelled(published, query, raw)).map(|path| (path, true)))
     }
 
     /// `path`: the query for the origin, with the client's bytes for these values.

@@ -18,7 +18,8 @@ use crate::data::snapshot::journal::{Entry, Journal};
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::meta::SnapshotMeta;
 use crate::data::snapshot::pointer::View;
-use crate::data::snapshot::verdicts::table::{Table, Told};
+use crate::data::snapshot::verdicts::table::Table;
+use crate::data::snapshot::verdicts::told::Told;
 use crate::edge::pages::Site;
 
 const PUBLIC: &str = "http://mirror.test";

@@ -7,7 +7,7 @@ use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::data::snapshot::pointer::Snapshot;
 use crate::edge::pages::Pages;
 use crate::edge::pages::detail::plain;
-use crate::edge::pages::facts::{Namesakes, PageFacts};
+use crate::edge::pages::facts::{CityNames, PageFacts};
 
 /// Whether a query has a name that a snapshot may know.
 pub(in crate::edge::pages) fn is_open(published: &Snapshot, query: &FinderQuery) -> bool {
@@ -23,13 +23,13 @@ pub(in crate::edge::pages) fn settle(pages: &Pages, published: &Snapshot, query:
     let state = list.slug(TaxonomyKind::States).map(str::to_owned);
     let city = &mut list.slugs[TaxonomyKind::Cities.index()];
     if let Some(name) = city.as_deref().filter(|slug| facts.dataset.membership(TaxonomyKind::Cities, slug).is_none())
-        && let [one] = meant(&pages.namesakes(&facts), &facts, name, state.as_deref())[..]
+        && let [one] = meant(&pages.city_names(&facts), &facts, name, state.as_deref())[..]
     {
         *city = Some(one.slug.as_str().into());
     }
     let Some(place) = query.place.clone() else { return };
     let count = |term: &&Term| facts.dataset.count(TaxonomyKind::Cities, &term.slug);
-    let found = meant(&pages.namesakes(&facts), &facts, &place, None).into_iter().max_by_key(count);
+    let found = meant(&pages.city_names(&facts), &facts, &place, None).into_iter().max_by_key(count);
     let point = found.and_then(|term| {
         let positions = facts.dataset.membership(TaxonomyKind::Cities, &term.slug)?.positions()?;
         let positions: Vec<u32> = positions.iter().collect();
@@ -40,22 +40,18 @@ pub(in crate::edge::pages) fn settle(pages: &Pages, published: &Snapshot, query:
 }
 
 /// The cities that someone may mean: by name, by slug, by name and state; of one state if that is chosen.
-pub(super) fn meant<'a>(
-    namesakes: &Namesakes,
-    facts: &PageFacts<'a>,
-    text: &str,
-    state: Option<&str>,
-) -> Vec<&'a Term> {
+pub(super) fn meant<'a>(names: &CityNames, facts: &PageFacts<'a>, text: &str, state: Option<&str>) -> Vec<&'a Term> {
     let kind = TaxonomyKind::Cities;
-    let wanted = plain(text);
-    if let Some((slug, _)) = namesakes.iter().find(|(_, name)| plain(name) == wanted) {
+    if let Some(slug) = names.by_plain.get(&plain(text)) {
         return facts.dataset.terms(kind).iter().filter(|term| *term.slug == **slug).take(1).collect();
     }
     let (name, after) = text.rsplit_once(',').map_or((text, None), |(name, state)| (name, Some(state)));
-    let named = after.and_then(|state| facts.meant(TaxonomyKind::States, state.trim()).into_iter().next());
-    let mut found = facts.meant(kind, name);
+    let states = TaxonomyKind::States;
+    let named =
+        after.and_then(|state| facts.meant(states, &facts.plain_names(states), state.trim()).into_iter().next());
+    let mut found = facts.meant(kind, &names.plain, name);
     if let Some(state) = state.or(named.map(|term| &*term.slug)) {
-        let within = facts.dataset.terms_within(kind, TaxonomyKind::States, state);
+        let within = facts.dataset.terms_within(kind, states, state);
         let is_within = |term: &&Term| within.iter().any(|(other, _)| other.slug == term.slug);
         // Where a city is may not be known yet.
         let is_known = |term: &&Term| facts.dataset.count(kind, &term.slug).is_some();

@@ -51,7 +51,7 @@ pub(super) fn term_name<'s>(
     kind: TaxonomyKind,
     slug: &'s str,
 ) -> &'s str {
-    let namesake = shown.namesakes.get(slug).filter(|_| kind == TaxonomyKind::Cities);
+    let namesake = shown.cities.namesakes.get(slug).filter(|_| kind == TaxonomyKind::Cities && !shown.has_state);
     namesake.map_or_else(|| facts.label(kind, slug), String::as_str)
 }
 
@@ -110,9 +110,9 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
     html! {
         @for (kind, slug) in unknown {
             @let meant = if kind == TaxonomyKind::Cities {
-                settle::meant(&shown.namesakes, facts, slug, shown.query.search.list.slug(TaxonomyKind::States))
+                settle::meant(&shown.cities, facts, slug, shown.query.search.list.slug(TaxonomyKind::States))
             } else {
-                facts.meant(kind, slug)
+                facts.meant(kind, &facts.plain_names(kind), slug)
             };
             "There is no " (kind.parameter()) " with the slug \u{201c}" (facts.room.short(slug)) "\u{201d}. "
             @if meant.is_empty() {

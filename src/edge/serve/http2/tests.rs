@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::telemetry::counters::ConnectionCounters;
 
-use crate::edge::limit::backlog::{OF_CONNECTION, WRITE_TIMEOUT};
+use crate::edge::limit::backlog::{OF_BODY, OF_CONNECTION, WRITE_TIMEOUT};
 
 use super::super::connections::{Connections, InFlight, MostConnections};
 use super::super::gate::PREFACE;

@@ -34,7 +34,8 @@ async fn compete(servers: &[(&Origin, &Server)], head: impl AsyncFn() -> Option<
         for (_, server) in servers {
             let (told, has_lost) = (told(server).await, server.finding("publish-rival").await.is_some());
             lost += usize::from(has_lost);
-            if !has_lost && !(told["why"].is_null() && told["behind_seconds"] == 0) {
+            let is_ahead = told["why"].is_null() && told["behind_seconds"] == 0;
+            if !has_lost && !is_ahead {
                 return false;
             }
         }

@@ -7,7 +7,7 @@ use sample_origin::Switches;
 
 use super::{Shelf, all_of, follows, polled, replica_of, says};
 use crate::gap::{LIST, is_one_of, mirrored};
-use crate::harness::{edit, soon};
+use crate::harness::{Server, edit, soon};
 
 #[tokio::test]
 async fn with_trusted_keys_only_their_heads_are_taken_and_no_older_one_and_no_altered_bundle() {
@@ -55,4 +55,48 @@ async fn with_trusted_keys_only_their_heads_are_taken_and_no_older_one_and_no_al
     .await;
     follows(&replica, &shelf.snapshot(), sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+}
+
+/// A mirror, a shelf with its first snapshot, and a replica that has taken it; then a delta lies there without a head.
+async fn prepared() -> (Server, Shelf, Server, String) {
+    let (origin, mirror) = mirrored(120, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let (old, sequence) = (shelf.snapshot(), shelf.publish());
+    let replica = replica_of(&shelf).start().await;
+    follows(&replica, &old, sequence).await;
+    edit(&origin, &mirror, |world| assert!(world.ids().iter().take(20).all(|id| world.touch(*id)))).await;
+    shelf.delta(&mirror).await;
+    (mirror, shelf, replica, old)
+}
+
+/// To open a FIFO waits until somebody writes to it: no error would ever come.
+#[tokio::test]
+async fn what_is_no_file_is_refused_before_it_is_opened() {
+    let (_mirror, mut shelf, replica, old) = prepared().await;
+    let turn_into_fifo = |shelf: &Shelf, name: &str| {
+        let (path, bytes) = (shelf.file(name), fs::read(shelf.file(name)).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        bytes
+    };
+    let refused = async |name: &str| {
+        let named = format!("{name} is not a regular file");
+        soon(&named, || async {
+            replica.refresh().await;
+            let status = replica.status().await;
+            status["replica"]["why"].as_str().is_some_and(|why| why.contains(&named))
+        })
+        .await;
+        assert_eq!(replica.snapshot().await, old);
+    };
+    let key = shelf.key_of(1).to_owned();
+    let delta = turn_into_fifo(&shelf, &key);
+    let sequence = shelf.publish();
+    refused(&key).await;
+    let head = turn_into_fifo(&shelf, "head.json");
+    refused("head.json").await;
+    shelf.put(&key, &delta);
+    shelf.put("head.json", &head);
+    follows(&replica, &shelf.snapshot(), sequence).await;
 }
