@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::header::{AGE, DATE, ETAG, LOCATION};
+use http::header::{AGE, DATE, LOCATION};
 use http::{Method, Version};
 use url::Url;
 
@@ -278,8 +278,8 @@ impl OriginClient {
         asker: &Asker,
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
-        let mut fields = question(validators.filter(|_| self.stamps.tags_validate()), self.stamps.dates_validate())
-            .map_err(|error| AskError::nonsense(path, error))?;
+        let mut fields =
+            question(validators, self.stamps.dates_validate()).map_err(|error| AskError::nonsense(path, error))?;
         let class = asker.class;
         if class == Class::Client {
             asker.trail.write(&mut fields);
@@ -290,7 +290,7 @@ impl OriginClient {
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
         let Answered { answer: arrival, asked, received, place: _place } =
             self.attempt(method, path, asker, fetch, |arrival| arrival.status).await?;
-        let Arrival { status, mut headers, body: mut pieces } = arrival;
+        let Arrival { status, headers, body: mut pieces } = arrival;
         let status = as_understood(status);
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
@@ -328,9 +328,6 @@ impl OriginClient {
             body.into_bytes()
         };
         let body = without_mark(body);
-        if status == 200 && !self.stamps.tag_validates(path, &headers, &body) {
-            headers.remove(ETAG);
-        }
         let stamps = Stamps { date, age };
         Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
     }

@@ -20,17 +20,13 @@
 //! which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
 //! [`crate::mirror::details`], `mirror::examiner`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
-use http::header::{ETAG, HeaderValue};
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
-use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
@@ -224,18 +220,6 @@ struct SilentClasses {
     is_updating: AtomicBool,
 }
 
-/// A tag of several bodies of different resources, such as the number of a build.
-#[derive(Debug, Default)]
-struct SharedTag {
-    tag: Option<HeaderValue>,
-    bodies: BTreeMap<String, ContentHash>,
-    /// Until when tags are no validators.
-    until: Option<Instant>,
-}
-
-/// So many resources have one tag: that is no chance.
-const MANY_OF_A_TAG: usize = 3;
-
 /// What was learned of all classes; cheap to clone.
 #[derive(Clone)]
 pub struct StampWatch {
@@ -245,7 +229,6 @@ pub struct StampWatch {
     aged_ms: Arc<AtomicI64>,
     /// Whether one `Last-Modified` came with two bodies.
     ambiguous: Arc<AtomicBool>,
-    tags: Arc<Mutex<SharedTag>>,
     status: OriginStatus,
     cache_ttl: Duration,
 }
@@ -254,8 +237,7 @@ impl StampWatch {
     /// Nothing learned yet. `cache_ttl` is how old a CDN copy without `Age` can be; `status` gets what is learned.
     pub fn new(status: OriginStatus, cache_ttl: Duration) -> Self {
         let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
-        let (known, silent, ambiguous, tags) = Default::default();
-        Self { known, silent, aged_ms, ambiguous, tags, status, cache_ttl }
+        Self { known: Arc::default(), silent: Arc::default(), aged_ms, ambiguous: Arc::default(), status, cache_ttl }
     }
 
     /// The same with another bound.
@@ -286,31 +268,6 @@ impl StampWatch {
     /// Whether `Last-Modified` tells two bodies apart, as far as known.
     pub fn dates_validate(&self) -> bool {
         !self.ambiguous.load(Ordering::Relaxed)
-    }
-
-    /// Whether `ETag` tells two bodies apart, as far as known.
-    pub fn tags_validate(&self) -> bool {
-        self.tags.lock().until.is_none_or(|until| until <= Instant::now())
-    }
-
-    /// The same, after one more answer. Queries do not count: empty lists may be equal.
-    pub(super) fn tag_validates(&self, path: &str, headers: &HeaderMap, body: &[u8]) -> bool {
-        let Some(tag) = headers.get(ETAG).filter(|_| !path.contains('?')) else { return self.tags_validate() };
-        let mut shared = self.tags.lock();
-        let now = Instant::now();
-        if shared.tag.as_ref() != Some(tag) || shared.until.is_some_and(|until| until <= now) {
-            *shared = SharedTag { tag: Some(tag.clone()), ..SharedTag::default() };
-        }
-        if shared.until.is_none() {
-            shared.bodies.insert(path.to_owned(), ContentHash::of(body));
-            let bodies: BTreeSet<_> = shared.bodies.values().map(|hash| hash.to_bytes()).collect();
-            shared.until = (bodies.len() >= MANY_OF_A_TAG).then(|| now + DAY);
-        }
-        let (is_shared, tag) = (shared.until.is_some(), String::from_utf8_lossy(tag.as_bytes()).into_owned());
-        // Before the status, which has a lock of its own.
-        drop(shared);
-        self.status.update(|picture| picture.shared_tag = is_shared.then_some(tag));
-        !is_shared
     }
 
     /// Compares the `Last-Modified` of two answers with different bodies.

@@ -151,8 +151,6 @@ pub struct Picture {
     pub stamps: BTreeMap<&'static str, &'static str>,
     /// The oldest copy of a cache that was too old.
     pub old_copy: Option<OldCopy>,
-    /// An `ETag` that stands for several bodies.
-    pub(super) shared_tag: Option<String>,
     /// How many listings on which pages of the list cannot be read.
     broken: BTreeMap<u64, usize>,
     /// How long before its arrival the answer was made that came latest of all, and when it came.
@@ -242,11 +240,7 @@ impl Picture {
                 format!("the answers of the origin change back and forth; changes are followed again after {until}");
             Finding::new(Kind::AnswersFlip, text)
         });
-        let tag = self.shared_tag.as_ref().map(|tag| {
-            let text = format!("the origin sends different bodies with the same `ETag`: {}", Excerpt(tag));
-            Finding::new(Kind::TagsShared, text)
-        });
-        [fails, unstored, held, details, old, waits, broken, flips, tag].into_iter().flatten().collect()
+        [fails, unstored, held, details, old, waits, broken, flips].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.

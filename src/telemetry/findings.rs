@@ -162,9 +162,6 @@ kinds! {
     ShapeDisproved "shape-disproved" No
         "the origin answers a kind of query otherwise than this server would"
         "Nothing: such queries are forwarded to the origin.";
-    TagsShared "tags-shared" No
-        "one `ETag` of the origin came with three resources"
-        "Nothing: for a day bodies are compared. If you run the origin, give each body an `ETag` of its own.";
     OpenCasesEnded "open-cases-ended" No
         "the origin refused two open cases that clients asked for within an hour (401, 403, 406, 407, 421, 429, 451 or 5xx)"
         "Nothing: for an hour such requests are not forwarded, so that the origin does not ban this server. They get what is stored, or 503.";

@@ -24,11 +24,11 @@ const LIMITS: &[(&str, usize)] = &[
     ("lib", 19),
     ("main", 6),
     ("mirror", 6_129),
-    ("origin", 3_919),
+    ("origin", 3_878),
     ("protocol", 2_357),
     ("server", 4_302),
     ("tasks", 317),
-    ("telemetry", 1_241),
+    ("telemetry", 1_238),
     ("tests/sample", 697),
     ("words", 84),
 ];

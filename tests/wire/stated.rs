@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::{ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{Method, Response, StatusCode};
 use sample_origin::{Asked, BeyondLast, Body, FaultRule, Mishap, Origin, Switches, World};
 use tokio::time::{Instant, sleep};
@@ -266,40 +265,4 @@ async fn statuses_that_mean_200_are_taken_as_200() {
         let shield = Setup::shield_of(&origin).start().await;
         assert_eq!(shield.get(LIST).await.status, 502, "{status}");
     }
-}
-
-/// One tag for everything, such as the number of a build, which is all that a condition is compared with.
-#[derive(Debug)]
-struct OneTag;
-
-#[async_trait]
-impl Mishap for OneTag {
-    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
-        let tag = HeaderValue::from_static("\"build-4711\"");
-        let mut answer = asked.right().await;
-        if asked.headers.get(IF_NONE_MATCH) == Some(&tag) {
-            answer = crate::origin_faults::answers::bare_not_modified();
-        }
-        answer.headers_mut().insert(ETAG, tag);
-        Ok(answer)
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_tag_for_all_answers_is_no_validator() {
-    let origin = origin_with(LISTINGS, Switches::default()).await;
-    origin.set(|switches| switches.faults = vec![FaultRule::always("/", OneTag)]);
-    let mut server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    for _ in 0..2 {
-        a_change_shows(&server, &origin).await;
-        lists_are_the_origins(&server, &origin).await;
-        let finding = server.finding("tags-shared").await;
-        assert!(finding.is_some_and(|told| told.contains("build-4711")), "{:#}", server.status().await);
-        server.restart().await;
-        server.settled(&origin).await;
-    }
-    // Days later, too.
-    sleep(Duration::from_secs(2 * 86_400 + 60)).await;
-    a_change_shows(&server, &origin).await;
 }
