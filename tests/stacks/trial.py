@@ -17,7 +17,7 @@ from tap import Tap
 PAGE = 100
 PAGES = [f"/api/listings.json?page={page}&per_page={PAGE}" for page in (1, 2, 3)]
 # Seconds until a mirror is ready, knows its origin, has followed a change, and has settled every doubt about one answer.
-READY, LEARNED, FOLLOWED, SETTLED = 45, 120, 45, 30
+READY, LEARNED, FOLLOWED, SETTLED = 45, 120, 90, 30
 IDLE = 4 * TTL
 REFRESH = 5
 # Requests that nobody promised and nobody minds.
