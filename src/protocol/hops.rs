@@ -189,17 +189,15 @@ mod tests {
         assert!(sent.leads_through(&Pseudonym::of(99)) && !sent.leads_through(&Pseudonym::of(0)));
     }
 
+    /// If each name were compared with all before it, this would take minutes.
     #[test]
-    fn a_trail_of_very_many_names_takes_no_longer_for_each() {
-        let names: Vec<String> = (0..50_000).map(|number| Pseudonym::of(number).0.to_string()).collect();
+    fn a_trail_of_very_many_names_is_read_in_one_pass() {
+        let names: Vec<String> = (0..300_000).map(|number| Pseudonym::of(number).0.to_string()).collect();
         let mut headers = HeaderMap::new();
         headers.insert(CDN_LOOP, HeaderValue::from_str(&names.join(",")).unwrap());
         headers.insert(VIA, headers[CDN_LOOP].clone());
-        let began = std::time::Instant::now();
         let trail = Trail::of(&headers);
-        let took = began.elapsed();
         assert_eq!(trail.0.as_ref().map(|names| names.len()), Some(names.len()));
-        assert!(took.as_millis() < 1000, "{took:?}");
     }
 
     proptest! {

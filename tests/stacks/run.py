@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs grandstand as a mirror of real server stacks, each with its cache in front, and compares every answer.
 
-    tests/stacks/run.py                       # all of them but window
+    tests/stacks/run.py                       # all of them
     tests/stacks/run.py php express           # some
     tests/stacks/run.py --binary PATH --keep  # a binary that is built already; logs and data stay
 
@@ -10,8 +10,7 @@
     php-text    the same, times compared as text by SQLite
     perl        Apache and a Perl CGI: another order of keys in each process, no entity tags
     express     Express behind nginx proxy_cache, which sends no Age and updates in the background
-    window      the same with pages of 50 at most, and errors beyond the first 200 results, which `total` stops at; only
-                when named
+    window      the same with pages of 50 at most, and errors beyond the first 200 results, which `total` stops at
     django      Django REST framework behind Varnish with grace
     fastapi     FastAPI with fastapi-cache2: weak tags, no Age, 422 for what is not valid
     postgres    PostgreSQL and Fastify behind HAProxy; `arrays`, `hidden`, `ties` and `late-ties` are the same with details

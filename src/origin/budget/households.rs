@@ -20,6 +20,7 @@ const FOR_EACH_FREE: usize = 3;
 pub(super) struct Households {
     /// Slots taken in the last minute, at most as many as the window has.
     taken: VecDeque<(Monotonic, IpAddr)>,
+    /// How many of these each household has.
     many: HashMap<IpAddr, usize>,
     /// The last two that asked, and when; the latest is the first.
     asked: [Option<(Monotonic, IpAddr)>; 2],

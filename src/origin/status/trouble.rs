@@ -47,8 +47,8 @@ impl HeldBack {
             told.join(", ") + more
         };
         let Self { reason, sports, states, .. } = self;
-        let whose = (!sports.is_empty()).then(|| format!(" (by sport: {}; by state: {})", most(sports), most(states)));
-        Finding::new(Kind::HeldBack, format!("a snapshot is held back: {reason}{}", whose.unwrap_or_default()))
+        let whose = format!("by sport: {}; by state: {}", most(sports), most(states));
+        Finding::new(Kind::HeldBack, format!("a snapshot is held back: {reason} ({whose})"))
     }
 }
 
