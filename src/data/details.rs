@@ -230,6 +230,10 @@ impl Details {
         self.0.absent.lock().remove(&id);
     }
 
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.0.cache
+    }
+
     /// The snapshot whose listings are counted.
     pub(crate) fn newest(&self) -> &SnapshotPointer {
         &self.0.newest

@@ -9,4 +9,4 @@ pub(crate) mod on_demand;
 mod retries;
 pub mod worker;
 
-pub(crate) use fetch::asked_once;
+pub(crate) use fetch::is_unproven;

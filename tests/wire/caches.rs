@@ -73,6 +73,27 @@ async fn changed_details_follow_behind_a_cache_that_sends_no_age() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listing_that_a_client_asked_for_before_it_was_known_follows_too() {
+    // A fresh copy of its detail is in the cache, so that the mirror's first request does not wake it up.
+    let faults = vec![FaultRule::always("/api/listings.json", Fault::Status(500))];
+    let switches = behind(CopyHeader::Silent { updating: true, says_so: false }, 3);
+    let origin = origin_with(230, Switches { faults, ..switches }).await;
+    let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "6s").set("ttl", "6s").start().await;
+    let id = origin.world(World::ids)[100];
+    let path = format!("/api/listings/{id}.json");
+    let before = origin.expected(&path).1;
+    let read_through =
+        until("it is read through", async || Some(server.get(&path).await).filter(|reply| reply.status == 200));
+    assert_eq!(read_through.await.json(), before);
+    origin.edit(|world| assert!(world.touch(id) && world.change_detail(id)));
+    assert_ne!(origin.expected(&path).1, before);
+    origin.set(|switches| switches.faults.clear());
+    server.refresh().await;
+    server.settled(&origin).await;
+    detail_is_the_origins(&server, &origin, id).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_for_old_copies_says_until_when_and_a_refresh_asks_at_once() {
     let origin = origin_with(230, behind(CopyHeader::Silent { updating: false, says_so: false }, 20)).await;
     let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "20s").set("ttl", "10s").start().await;

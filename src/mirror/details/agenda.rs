@@ -12,7 +12,7 @@ use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
 
-use super::fetch::asked_once;
+use super::fetch::is_unproven;
 use super::retries::Retries;
 
 /// The details to fetch, as far as one look through all of them shows.
@@ -75,7 +75,7 @@ impl Details {
                 return;
             };
             let is_changed = meta.summary_hash != summary.hash;
-            let was_asked = meta.summary_hash == asked_once(summary.hash);
+            let was_asked = is_unproven(meta.summary_hash, summary.hash);
             let unseen = is_changed && !was_asked && meta.fetched_ms < published_ms;
             let is_doubtful = is_changed || provisional(meta, dataset, position);
             if unseen || (is_doubtful && rested(meta)) {
@@ -112,7 +112,7 @@ impl Details {
         let Some((position, summary)) = dataset.position(id).zip(dataset.summary(id)) else { return false };
         let known = self.known(id);
         known.is_some_and(|known| {
-            known.summary_hash == asked_once(summary.hash) || provisional(&known, dataset, position)
+            is_unproven(known.summary_hash, summary.hash) || provisional(&known, dataset, position)
         })
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A cache that sends no `Age` may answer with a copy from before the summary changed, and one that updates in the
 //! background wakes up only when it is asked: the first answer after a change proves nothing, however late it comes.
-//! One more answer, `origin.cache_ttl` later, does. An `Age`, an answer that no cache may store, or a body that names
-//! the summary's own `modified` proves at once. Callers: [`super::worker`], [`super::on_demand`].
+//! One more answer, `origin.cache_ttl` later, does; two where a client's request for a listing that was not known yet left
+//! a fresh copy there shortly before, so that the first one woke nothing up. An `Age`, an answer that no cache may store,
+//! or a body that names the summary's own `modified` proves at once. Callers: [`super::worker`], [`super::on_demand`].
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::taxonomy::VolatileKeys;
 use crate::api::{json, modified};
-use crate::clock::WallTime;
+use crate::clock::{Monotonic, WallTime};
+use crate::data::cache::Key;
 use crate::data::details::Details;
 use crate::data::store::{DetailMeta, DetailRecord, DetailState};
 use crate::mirror::copies::{CopyError, DATE_GRAIN_MS};
@@ -30,8 +32,18 @@ const DAY: i64 = 86_400_000_000_000;
 
 /// What stands as [`crate::data::store::DetailMeta::summary_hash`] of a detail that was asked for this summary once, without
 /// proof. It is the hash of no summary, so that the detail does not count as current.
-pub(crate) fn asked_once(summary: ContentHash) -> ContentHash {
+fn asked_once(summary: ContentHash) -> ContentHash {
     ContentHash::from_bytes(summary.to_bytes().map(|byte| !byte))
+}
+
+/// The same, of one that was asked for while a copy from before may have been fresh in a cache.
+fn asked_early(summary: ContentHash) -> ContentHash {
+    ContentHash::from_bytes(summary.to_bytes().map(|byte| byte.rotate_left(4) ^ 0x5a))
+}
+
+/// Whether a [`crate::data::store::DetailMeta::summary_hash`] says that this summary's detail is not proven yet.
+pub(crate) fn is_unproven(stored: ContentHash, summary: ContentHash) -> bool {
+    [asked_once(summary), asked_early(summary)].contains(&stored)
 }
 
 /// A stored detail, as far as it matters here.
@@ -50,6 +62,8 @@ struct SummaryQuestion<'a> {
     /// `modified` of the summary, in nanoseconds; `None` while unknown.
     modified: Option<i64>,
     before: Option<StoredDetail<'a>>,
+    /// Whether it was read through within `cache_ttl`, as that of a listing that is not known.
+    read_through: bool,
     cache_ttl: Duration,
 }
 
@@ -105,6 +119,13 @@ impl SummaryQuestion<'_> {
         }
     }
 
+    /// What to store of an answer that proves nothing.
+    fn marked(&self) -> ContentHash {
+        let is_first = self.before.is_none_or(|before| !is_unproven(before.summary_hash, self.summary));
+        let is_early = self.read_through && is_first;
+        if is_early { asked_early(self.summary) } else { asked_once(self.summary) }
+    }
+
     /// Whether `cache_ttl` has passed since the first look, and the answer does not claim to be from before it.
     fn is_second_look(&self, given: &Given<'_>) -> bool {
         /// The clocks of headers have whole seconds.
@@ -141,6 +162,13 @@ pub(super) fn is_young(modified: Option<i64>, received_ms: i64, cache_ttl: Durat
     modified.is_some_and(|modified| modified.div_euclid(1_000_000) >= oldest_ms)
 }
 
+/// What was known when the origin was asked.
+struct Asked {
+    with: Option<DetailMeta>,
+    /// As in [`SummaryQuestion`].
+    read_through: bool,
+}
+
 impl Details {
     /// Fetches one detail, conditionally if there is one, and stores the answer. Without a usable answer, the stored
     /// detail stays.
@@ -157,11 +185,12 @@ impl Details {
             let (etag, last_modified) = (record.meta.etag.clone(), record.meta.last_modified.clone());
             Validators { etag, last_modified }
         });
+        let read_through = self.was_read_through(&path, client.now_mono(), client.stamps().cache_ttl());
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
-        let asked_with = before.map(|record| record.meta);
+        let asked = Asked { with: before.map(|record| record.meta), read_through };
         let (this, stamps) = (self.clone(), client.stamps().clone());
         let (volatile, summary) = (volatile.clone(), summary.clone());
-        let taking = move || this.take(&path, asked_with.as_ref(), &answer, &volatile, &summary, &stamps);
+        let taking = move || this.take(&path, &asked, &answer, &volatile, &summary, &stamps);
         blocking(taking).await.map_err(|error: CopyError| error.named(client)).inspect_err(|error| {
             if let CopyError::Ask(error) = error {
                 client.unusable(error);
@@ -173,7 +202,7 @@ impl Details {
     fn take(
         &self,
         path: &str,
-        asked_with: Option<&DetailMeta>,
+        asked: &Asked,
         answer: &Answer,
         volatile: &VolatileKeys,
         summary: &Summary,
@@ -185,7 +214,7 @@ impl Details {
         let _judging = self.judging();
         let before = self.get(summary.id)?;
         if let (304, Some(record)) = (answer.status, &before)
-            && asked_with != Some(&record.meta)
+            && asked.with.as_ref() != Some(&record.meta)
         {
             return Ok(record.clone());
         }
@@ -213,7 +242,7 @@ impl Details {
         if let Some(record) = before.as_ref().filter(|record| hash.is_some_and(|hash| record.meta.hash != hash)) {
             stamps.differ(record.meta.last_modified.as_deref(), answer.validators().last_modified.as_deref());
         }
-        let look = self.look(answer, before.as_ref(), text.zip(hash), summary, stamps);
+        let look = self.look((asked, answer), before.as_ref(), text.zip(hash), summary, stamps);
         let is_present = |record: &DetailRecord| record.meta.state == DetailState::Present;
         let record = match (hash, before) {
             (None, Some(record)) if answer.status == 304 => Self::seen_again(record, look),
@@ -254,10 +283,16 @@ impl Details {
         Ok(record)
     }
 
+    /// Whether a client's request for this path was forwarded within `cache_ttl`.
+    fn was_read_through(&self, path: &str, now: Monotonic, cache_ttl: Duration) -> bool {
+        let stored = self.cache().stored(&Key::origin(path));
+        stored.is_some_and(|variants| variants.iter().any(|stored| now.since(stored.arrived) < cache_ttl))
+    }
+
     /// What an answer says of a detail; `new`: its body and the hash of that.
     fn look(
         &self,
-        answer: &Answer,
+        (asked, answer): (&Asked, &Answer),
         before: Option<&DetailRecord>,
         new: Option<(&str, ContentHash)>,
         summary: &Summary,
@@ -279,7 +314,8 @@ impl Details {
             body: kept_text,
         });
         let (modified, cache_ttl) = (self.modified(summary), stamps.cache_ttl());
-        let question = SummaryQuestion { summary: summary.hash, modified, before: stored, cache_ttl };
+        let read_through = asked.read_through;
+        let question = SummaryQuestion { summary: summary.hash, modified, before: stored, read_through, cache_ttl };
         let fetched_ms = answer.received.as_millis();
         let given = Given {
             body: new.map(|(text, _)| text).filter(|_| compared.is_none_or(|compared| compared.changed)),
@@ -305,7 +341,7 @@ impl Details {
             verdict,
             proves: match verdict {
                 ProofVerdict::Proven => Some(summary.hash),
-                ProofVerdict::AskAgain => Some(asked_once(summary.hash)),
+                ProofVerdict::AskAgain => Some(question.marked()),
                 ProofVerdict::Older => None,
             },
             is_after_the_news,
@@ -377,7 +413,13 @@ mod tests {
     }
 
     fn question<'a>(before: impl Into<Option<StoredDetail<'a>>>) -> SummaryQuestion<'a> {
-        SummaryQuestion { summary: hash("now"), modified: Some(MODIFIED), before: before.into(), cache_ttl: TTL }
+        SummaryQuestion {
+            summary: hash("now"),
+            modified: Some(MODIFIED),
+            before: before.into(),
+            read_through: false,
+            cache_ttl: TTL,
+        }
     }
 
     fn silent(body: Option<&str>) -> Given<'_> {
@@ -421,6 +463,19 @@ mod tests {
         }
         let of_another = stored(asked_once(hash("before")), 9000, UNDATED);
         assert_eq!(question(of_another).judge(&silent(None)), ProofVerdict::AskAgain);
+    }
+
+    #[test]
+    fn an_answer_shortly_after_a_client_was_answered_wakes_no_cache_up() {
+        let now = hash("now");
+        let early = asked_early(now);
+        let read_through = |before| SummaryQuestion { read_through: true, ..question(before) };
+        assert_eq!(question(None).marked(), asked_once(now));
+        assert_eq!(read_through(None).marked(), early, "a client asked for it when the listing was not known");
+        let again = read_through(Some(stored(early, 9000, UNDATED)));
+        assert_eq!(again.judge(&silent(None)), ProofVerdict::AskAgain, "this one wakes it up");
+        assert_eq!(again.marked(), asked_once(now));
+        assert!(is_unproven(early, now) && is_unproven(asked_once(now), now) && !is_unproven(now, now));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::api::values;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshot::verdicts::table::Heard;
-use crate::mirror::details::asked_once;
+use crate::mirror::details::is_unproven;
 use crate::origin::window::Class;
 use crate::tasks::{Aborted, blocking};
 
@@ -244,7 +244,7 @@ impl Examiner {
         let hash = newest.dataset.summary(id).map(|summary| summary.hash);
         let record = self.shared.details.get(id).map_err(|error| error.to_string())?;
         let known = record.map(|record| record.meta.summary_hash);
-        if known.is_some() && (known == hash || known == hash.map(asked_once)) {
+        if known.zip(hash).is_some_and(|(known, hash)| known == hash || is_unproven(known, hash)) {
             return Ok(());
         }
         self.fetch_detail(newest, id).await
