@@ -7,9 +7,9 @@
 //!
 //! # Nine rooms
 //!
-//! A *room* is a top-level module; a room may have rooms inside. Imports only point down, to a lower floor, or to another
-//! room of the same floor that does not import back. `tests/source` reads this table and the `use` lines. The first page of
-//! a room says what belongs in it, what does not, and which types to know.
+//! A *room* is a top-level module (nine, `config`, which all read, and the ground); a room may have rooms inside. Imports
+//! only point down, or to another room of the same floor that does not import back. `tests/source` reads this table and the
+//! `use` lines. The first page of a room says what belongs in it, what does not, and which types to know.
 //!
 //! | floor | room | what it is |
 //! |---|---|---|
@@ -53,28 +53,28 @@
 //! | question | file |
 //! |---|---|
 //! | Why was this 304, or 412? | `protocol/precondition.rs` |
-//! | Why this `Age`? | `edge/answer/compose.rs` |
+//! | Why this `Age` of what comes from the snapshot? | `data/snapshot/pointer.rs` |
+//! | Why this `Age` of a stored answer of the origin? | `data/cache/reply.rs` |
 //! | When is a stored answer fresh, and when may it stand in stale? | `protocol/caching.rs` |
 //! | What does the cache do about a request? | `edge/proxy/decision.rs` |
-//! | Why 429, and until when? | `edge/limit.rs` |
-//! | How long may a client take on a connection? | `edge/serve/connection.rs` |
+//! | Why 429, and until when? | `edge/limit/table.rs` |
+//! | How long may a client take to send a request? | `edge/serve/connection.rs` |
+//! | How long may a client take to read an answer? | `edge/limit/backlog.rs` |
 //! | Why does this venue come before that one? | `edge/search/order.rs` |
-//! | Why was this query forwarded? | `edge/answer/find/from_snapshot.rs` |
+//! | Which queries are forwarded, because their meaning is in doubt? | `data/snapshot/verdicts.rs` |
 //! | What does the examiner know of a shape of query? | `data/snapshot/verdicts/table.rs` |
 //! | What does `?page=0` mean where the origin is not asked? | `api/odd.rs` |
 //! | Which listings has a slug? | `data/snapshot/membership.rs` |
 //! | Who may write the current snapshot? | `data/snapshots.rs` |
-//! | What is kept, and until when? | `data/snapshots/retention.rs` |
+//! | Which snapshots are kept, and until when? | `data/snapshots/retention.rs` |
 //! | How is a damaged store repaired? | `data/store/repair.rs` |
-//! | What asks the origin, and with which right? | `origin/window.rs` |
 //! | When does the next refresh begin? | `mirror/task/schedule.rs` |
-//! | When may a request go to the origin? | `origin/budget/state.rs` |
+//! | When may a request go to the origin, and before which others? | `origin/budget/state.rs` |
 //! | When does the origin count as failing? | `origin/health.rs` |
 //! | What does a replica do about a head? | `fleet/replica/decide.rs` |
 //! | What is wrong, and what is to be done? | `telemetry/findings.rs` |
 //! | Which keys are there, and which need a restart? | `config/keys.rs` |
-//! | Which metrics are there? | `server/admin/metrics/table.rs` |
-//! | What happens at SIGTERM? | `server/stop.rs` |
+//! | What does SIGTERM, SIGQUIT or SIGHUP do? | `server/signals.rs` |
 
 #![warn(unreachable_pub)]
 // `println!` panics where nobody reads, or a disk is full: `cli::terminal` writes instead.

@@ -17,7 +17,7 @@ use super::taxonomy::TaxonomyKind;
 /// on: the rows of open cases.
 ///
 /// A new filter needs a bit here, or the examiner does not see it, and queries with it are answered unproved: the compiler
-/// does not ask. `data::snapshot::verdicts` keeps a bit for each shape in 64.
+/// does not ask. `data::snapshot::verdicts` keeps two bits for each shape in 64, and all are taken: it needs a wider mask then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Shape(u8);

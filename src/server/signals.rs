@@ -1,4 +1,5 @@
-//! The signals of the process as [`Order`]s to a server, watched before it runs, so that an early one is not lost.
+//! The signals of the process as [`Order`]s to a server, watched before it runs, so that an early one is not lost. What an
+//! order to stop does is in [`super::stop`].
 //!
 //! Callers: the commands that serve.
 
