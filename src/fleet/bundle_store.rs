@@ -223,7 +223,7 @@ impl BundleStore {
         if is_conditional && known == Some(&version) {
             return Ok(None);
         }
-        let too_large = || BundleStoreError::TooLarge { key: key.to_string(), most };
+        let too_large = || BundleStoreError::TooLarge { key: key.to_string(), most, version: version.clone() };
         if answer.meta.size > most {
             return Err(too_large());
         }

@@ -6,6 +6,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use object_store::UpdateVersion;
+
 use crate::data::store::is_full;
 use crate::protocol::excerpt::Excerpt;
 use crate::words::with_causes;
@@ -54,7 +56,7 @@ pub(crate) enum BundleStoreError {
     )]
     Drips { key: String, bytes: u64, seconds: u64 },
     #[error("{key} has more than {most} bytes")]
-    TooLarge { key: String, most: u64 },
+    TooLarge { key: String, most: u64, version: UpdateVersion },
     #[error("the object store failed: {0}")]
     Failed(String),
     #[error("a temporary file cannot be read: {0}")]

@@ -229,11 +229,13 @@ impl Publisher {
                 };
                 Ok(InStore::Head(head, version))
             }
-            Err(error @ BundleStoreError::TooLarge { .. }) => {
-                self.disbelieve(&error.to_string());
-                Ok(InStore::Missing)
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => match &error {
+                BundleStoreError::TooLarge { version, .. } => {
+                    self.disbelieve(&error.to_string());
+                    Ok(InStore::Head(None, version.clone()))
+                }
+                _ => Err(error.into()),
+            },
         }
     }
 
