@@ -215,7 +215,7 @@ impl Server {
         }
         let orders = orders(Probe(Arc::downgrade(&status)))?;
         Systemd::ready();
-        let followed = stop::follow(orders, &reload, &mut services);
+        let followed = stop::run_until_stop(orders, &reload, &mut services);
 
         tracing::info!("stopping: requests in flight are finished");
         Systemd::stopping(status.settings.load().drain);

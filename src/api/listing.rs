@@ -101,7 +101,7 @@ impl<'a> SummaryFields<'a> {
             city: text(city),
             state: text(state),
             sport: text(sport),
-            modified: text(modified).and_then(|value| modified::parse_any(&value).ok()),
+            modified: text(modified).and_then(|value| modified::parse_iso8601(&value).ok()),
         })
     }
 }

@@ -317,8 +317,8 @@ pub(super) fn whole_number(parameter: &'static str, value: &str) -> Result<u64, 
 
 /// Reads an instant, and says whether it is spelled as usual.
 pub(super) fn since(value: &str) -> Result<(ModifiedSince, bool), QueryError> {
-    let usual = modified::parse(value).ok();
-    let at = usual.map_or_else(|| modified::parse_any(value), Ok).map_err(|_| QueryError::BadValue {
+    let usual = modified::parse_rfc3339(value).ok();
+    let at = usual.map_or_else(|| modified::parse_iso8601(value), Ok).map_err(|_| QueryError::BadValue {
         parameter: "modified_since",
         value: value.to_owned(),
         expected: "an ISO 8601 date or timestamp such as 2026-01-31 or 2026-01-31T12:00:00Z",

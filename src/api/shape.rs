@@ -52,7 +52,7 @@ impl Form {
             Self::Local => "%Y-%m-%dT%H:%M:%S",
         };
         let text = Timestamp::from_nanosecond(at.into()).ok()?.strftime(format).to_string();
-        (modified::parse(&text).ok() == Some(at)).then_some(text)
+        (modified::parse_rfc3339(&text).ok() == Some(at)).then_some(text)
     }
 
     const fn name(self) -> &'static str {

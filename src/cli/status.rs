@@ -25,8 +25,8 @@ use super::target::ServerArgs;
 use super::terminal::{Paint, Terminal, put, say};
 use super::{Failure, plain};
 
-/// How long to wait between two looks.
-const EVERY: Duration = Duration::from_secs(2);
+/// How long to wait between two requests.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Arguments of `grandstand status`.
 #[derive(Debug, Args)]
@@ -78,13 +78,13 @@ impl Status {
 async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
-    let canvas = (!json && Terminal::of_stdout().redraws).then(Canvas::open);
+    let canvas = (!json && Terminal::of_stdout().redraws).then(AlternateScreen::open);
     let mut seen: Result<ServerLook, Failure> = Ok(first);
     let mut last = String::new();
     loop {
         let is_healthy = matches!(seen, Ok(ServerLook { is_healthy: true, .. }));
         let shown = match &canvas {
-            Some(Canvas) => Canvas::draw(&match &seen {
+            Some(AlternateScreen) => AlternateScreen::draw(&match &seen {
                 Ok(look) => painted(&look.facts),
                 Err(why) => format!("unreachable: {}\n", plain(&why.to_string())),
             }),
@@ -94,7 +94,7 @@ async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result
             return Ok(is_healthy);
         }
         let next = async {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(WATCH_INTERVAL).await;
             let server = server.clone();
             blocking(move || server.look()).await
         };
@@ -109,19 +109,19 @@ async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result
 
 /// Writes a line unless it equals the last one; returns whether anybody still reads.
 fn say_if_new(seen: &Result<ServerLook, Failure>, json: bool, last: &mut String) -> io::Result<bool> {
-    let what = match seen {
+    let line_of_summary = match seen {
         Ok(look) => summary(&look.facts),
         Err(why) => format!("unreachable: {why}"),
     };
-    if what == *last {
+    if line_of_summary == *last {
         return Ok(true);
     }
     let line = match seen {
-        _ if !json => format!("{}  {}\n", Clock::system().now_wall(), plain(&what)),
+        _ if !json => format!("{}  {}\n", Clock::system().now_wall(), plain(&line_of_summary)),
         Ok(look) => format!("{}\n", look.json),
         Err(why) => format!("{}\n", json!({ "state": "unreachable", "error": why.to_string() })),
     };
-    *last = what;
+    *last = line_of_summary;
     put(&line)
 }
 
@@ -142,9 +142,9 @@ fn summary(facts: &StatusFacts) -> String {
 }
 
 /// The terminal's alternate screen. At its end the normal screen comes back.
-struct Canvas;
+struct AlternateScreen;
 
-impl Canvas {
+impl AlternateScreen {
     fn open() -> Self {
         // Alternate screen, without a cursor. Nothing can be done about a closed terminal.
         let _ = put("\x1b[?1049h\x1b[?25l");
@@ -156,7 +156,7 @@ impl Canvas {
     }
 }
 
-impl Drop for Canvas {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         let _ = put("\x1b[?25h\x1b[?1049l");
     }
@@ -198,7 +198,7 @@ pub(super) fn snapshot(facts: &StatusFacts) -> String {
 }
 
 /// How the origin is, in the words of the console.
-fn origin(state: &str) -> String {
+fn origin_text(state: &str) -> String {
     let state = OriginState::ALL.into_iter().find(|known| known.as_str() == state);
     let words = match state {
         Some(OriginState::NotAsked) => "not asked yet",
@@ -215,8 +215,8 @@ fn origin(state: &str) -> String {
 }
 
 /// How the origin is, and for how long it fails.
-fn of_origin(facts: &StatusFacts) -> String {
-    let state = origin(&facts.origin.state);
+fn origin_line(facts: &StatusFacts) -> String {
+    let state = origin_text(&facts.origin.state);
     match facts.origin.failing_seconds {
         Some(failing) if facts.origin.failing().is_some() => format!("{state}, for {}", seconds(failing)),
         Some(failing) => format!("{state}, but requests have failed for {}", seconds(failing)),
@@ -230,13 +230,13 @@ fn behind_for(behind: u64) -> String {
 }
 
 /// An object store with the number of its head, and who signed it.
-fn at_head(url: Option<String>, sequence: Option<u64>, signed_by: Option<String>, behind: &str) -> String {
+fn store_at_head(url: Option<String>, sequence: Option<u64>, signed_by: Option<String>, behind: &str) -> String {
     let signed = signed_by.map_or_else(String::new, |key| format!("signed by {key}, "));
     format!("{} (head {}, {signed}{behind})", or_dash(url), or_dash(sequence))
 }
 
-/// How an object store and a server that are level stand to each other.
-fn level(details_missing: Option<u64>) -> String {
+/// What is missing where an object store and a server are at the same head.
+fn caught_up(details_missing: Option<u64>) -> String {
     match details_missing.unwrap_or(0) {
         0 => "nothing is missing".to_owned(),
         1 => "1 detail is on its way".to_owned(),
@@ -279,21 +279,21 @@ fn lines(facts: &StatusFacts) -> Vec<(&'static str, String)> {
         let replica = facts.replica.clone().unwrap_or_default();
         let behind = match replica.behind_seconds {
             None => "not followed yet".to_owned(),
-            Some(0) => level(replica.details_missing),
+            Some(0) => caught_up(replica.details_missing),
             Some(behind) => behind_for(behind),
         };
-        line("follows", at_head(replica.url, replica.sequence, replica.signed_by, &behind));
+        line("follows", store_at_head(replica.url, replica.sequence, replica.signed_by, &behind));
     } else {
         let refreshes = mirrors && facts.origin.refreshed_at.is_some() && facts.origin.next_refresh_seconds == Some(0);
-        line("origin", of_origin(facts) + if refreshes { ", refreshing now" } else { "" });
+        line("origin", origin_line(facts) + if refreshes { ", refreshing now" } else { "" });
     }
     let publish = facts.publish.clone().unwrap_or_default();
     if publish.url.is_some() {
         let behind = match publish.behind_seconds {
-            0 => level(publish.details_missing),
+            0 => caught_up(publish.details_missing),
             behind => behind_for(behind),
         };
-        line("publishes", at_head(publish.url, publish.sequence, publish.signed_by, &behind));
+        line("publishes", store_at_head(publish.url, publish.sequence, publish.signed_by, &behind));
     }
     if let Some(budget) = &facts.origin.budget {
         let free = match budget.limit {

@@ -91,7 +91,7 @@ pub struct SharedLimit {
     /// The link was lost, or the journal has an entry.
     news: Notify,
     /// Log lines about keys of no use.
-    logged: LogThrottle,
+    throttle: LogThrottle,
     pub(crate) counters: Counters,
 }
 
@@ -112,7 +112,7 @@ impl SharedLimit {
             known: KnownRefusals(Recent::new(MOST_REFUSALS)),
             journal: Mutex::new(Journal::default()),
             news: Notify::new(),
-            logged: LogThrottle::default(),
+            throttle: LogThrottle::default(),
             counters: Counters::default(),
         }
     }
@@ -162,7 +162,7 @@ impl SharedLimit {
             Err(lost) => {
                 if !lost.is_about_one_key() {
                     self.lose(&link, lost);
-                } else if let Some(answers) = self.logged.failed(self.clock.now_mono()) {
+                } else if let Some(answers) = self.throttle.count(self.clock.now_mono()) {
                     tracing::warn!(client = %client.1, %lost, answers, "Redis gave no usable answer about a client; this machine counts that client by itself");
                 }
                 // Redis may have counted it all the same: the journal reports it under the same id.

@@ -50,7 +50,7 @@ impl SortKey {
         match (json::string(found.value), self.collation) {
             (Some(text), Collation::Plain) => Value::Text(text),
             (Some(text), Collation::Folded) => Value::Text(text.to_lowercase().into()),
-            (Some(text), Collation::Instant) => modified::parse_any(&text).map_or(Value::Missing, Value::Instant),
+            (Some(text), Collation::Instant) => modified::parse_iso8601(&text).map_or(Value::Missing, Value::Instant),
             (None, _) => match found.value.parse::<f64>() {
                 Ok(number) if number.is_finite() => Value::Number(number),
                 _ => Value::Missing,
@@ -111,7 +111,7 @@ fn keys(first: &[Field<'_>]) -> Vec<SortKey> {
     let mut keys = Vec::new();
     for field in fields {
         let collations: &[Collation] = match json::string(field.value) {
-            Some(text) if modified::parse_any(&text).is_ok() => &[Collation::Instant],
+            Some(text) if modified::parse_iso8601(&text).is_ok() => &[Collation::Instant],
             None if field.value != "null" => &[Collation::Plain],
             _ => &[Collation::Plain, Collation::Folded],
         };

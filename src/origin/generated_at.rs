@@ -372,7 +372,7 @@ impl StampWatch {
 pub(crate) fn stamp(text: &str) -> Option<WallTime> {
     let fields = json::fields(text).ok()?;
     let field = fields.iter().find(|field| field.key == "generated_at")?;
-    let nanos = crate::api::modified::parse_any(&json::string(field.value)?).ok()?;
+    let nanos = crate::api::modified::parse_iso8601(&json::string(field.value)?).ok()?;
     Some(WallTime::from_millis(nanos.div_euclid(1_000_000)))
 }
 

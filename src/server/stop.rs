@@ -17,10 +17,10 @@ use super::services::Services;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Stop: requests in flight are finished within `drain`, and connections have time for a last request. Where no service
+    /// SIGTERM, SIGQUIT: requests in flight are finished within `drain`, and connections have time for a last request. Where no service
     /// manager holds the sockets, new ones are accepted for a while.
     Stop,
-    /// Stop: requests in flight are finished within `drain`, idle connections are closed.
+    /// Ctrl-C: requests in flight are finished within `drain`, idle connections are closed.
     StopAtOnce,
     /// Read the configuration again, and open log files again.
     Reload,
@@ -44,17 +44,21 @@ pub(super) const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// How long new connections are accepted after the order to stop, where nobody else holds the socket: load balancers
 /// notice a stop some time after it. A quarter of `drain`, 5 s at most.
-fn accepts_for(drain: Duration) -> Duration {
+fn accept_period(drain: Duration) -> Duration {
     (drain / 4).min(Duration::from_secs(5))
 }
 
 /// How long connections may wait for a last request: half of `drain`, 10 s at most.
-fn last_requests(drain: Duration) -> Duration {
+fn last_request_period(drain: Duration) -> Duration {
     (drain / 2).min(Duration::from_secs(10))
 }
 
 /// Follows orders until one ends the server, which is returned, or a listener fails.
-pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Services) -> Result<Order, AppError> {
+pub(super) fn run_until_stop(
+    mut orders: Orders,
+    reload: &Arc<Reload>,
+    services: &mut Services,
+) -> Result<Order, AppError> {
     let runtime = threads::runtime("orders", 1).map_err(AppError::Thread)?;
     let followed = runtime.block_on(async {
         loop {
@@ -78,14 +82,15 @@ pub(super) fn follow(mut orders: Orders, reload: &Arc<Reload>, services: &mut Se
     followed
 }
 
-/// Waits until nothing is in flight, for `drain` at most. `accepts`: after [`Order::Stop`] not before a while, in which new
-/// connections are accepted. `close` ends the listeners.
-pub(super) fn drain(reload: &Reload, order: Order, accepts: bool, close: impl FnOnce()) {
+/// Waits until nothing is in flight, for `drain` at most. `keeps_accepting`: after [`Order::Stop`] new connections are
+/// accepted for [`accept_period`], before the listeners close. `close` ends the listeners.
+pub(super) fn drain(reload: &Reload, order: Order, keeps_accepting: bool, close: impl FnOnce()) {
     let (connections, in_flight) = (&reload.connections, &reload.public.in_flight);
-    let (began, drain, is_gentle) = (Instant::now(), reload.status.settings.load().drain, order == Order::Stop);
+    let (began, drain, lets_connections_finish) =
+        (Instant::now(), reload.status.settings.load().drain, order == Order::Stop);
     let wait_while = |is_waiting: &dyn Fn() -> bool, longest: Duration| {
         while is_waiting() && began.elapsed() < longest {
-            if is_gentle && began.elapsed() < last_requests(drain) {
+            if lets_connections_finish && began.elapsed() < last_request_period(drain) {
                 connections.close_idle(IDLE);
             } else {
                 connections.close();
@@ -94,12 +99,12 @@ pub(super) fn drain(reload: &Reload, order: Order, accepts: bool, close: impl Fn
         }
     };
     connections.wind_down();
-    if accepts && is_gentle {
-        wait_while(&|| true, accepts_for(drain));
+    if keeps_accepting && lets_connections_finish {
+        wait_while(&|| true, accept_period(drain));
     }
     close();
-    let is_asked_again = || connections.open() > 0 && began.elapsed() < last_requests(drain);
-    wait_while(&|| in_flight.count() > 0 || is_asked_again(), drain);
+    let awaits_last_requests = || connections.open() > 0 && began.elapsed() < last_request_period(drain);
+    wait_while(&|| in_flight.count() > 0 || awaits_last_requests(), drain);
     let left = in_flight.count();
     connections.close();
     wait_while(&|| connections.open() > 0, drain.min(began.elapsed() + LINGER));

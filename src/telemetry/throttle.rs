@@ -13,16 +13,16 @@ use crate::clock::Monotonic;
 pub(crate) struct LogThrottle(Mutex<(Option<Monotonic>, u64)>);
 
 impl LogThrottle {
-    /// One more: how many since the last line, with this one; `None` when no line is due.
-    pub(crate) fn failed(&self, now: Monotonic) -> Option<u64> {
+    /// Counts one event. Returns how many came since the last line, this one included; `None`: no line is due.
+    pub(crate) fn count(&self, now: Monotonic) -> Option<u64> {
         const EVERY: Duration = Duration::from_secs(60);
-        let (last, untold) = &mut *self.0.lock();
-        *untold += 1;
+        let (last, suppressed) = &mut *self.0.lock();
+        *suppressed += 1;
         if last.is_some_and(|last| now.since(last) < EVERY) {
             return None;
         }
         *last = Some(now);
-        Some(std::mem::take(untold))
+        Some(std::mem::take(suppressed))
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn failures_are_told_once_a_minute_with_their_number() {
         let (told, at) = (LogThrottle::default(), Monotonic::from_seconds);
-        let lines: Vec<_> = (100..221).filter_map(|second| told.failed(at(second))).collect();
+        let lines: Vec<_> = (100..221).filter_map(|second| told.count(at(second))).collect();
         assert_eq!(lines, [1, 60, 60]);
     }
 }

@@ -197,7 +197,7 @@ impl Dataset {
         let text = Timestamp::from_nanosecond(at.into()).ok()?.to_string();
         // Instants beyond the range are all at its ends.
         let is_within = (i64::MIN + 2..i64::MAX).contains(&at);
-        modified::parse(&text).ok().filter(|read| *read == at && is_within)?;
+        modified::parse_rfc3339(&text).ok().filter(|read| *read == at && is_within)?;
         let since = Some(ModifiedSince { at, text: text.into() });
         let query = ListQuery { modified_since: since, ..ListQuery::largest_pages() };
         let query = query.within(self.content.envelope.largest_page);

@@ -231,18 +231,18 @@ impl Refusal {
 /// Reads the headers of all public listeners, and keeps the count of refused connections.
 pub(crate) struct ProxyHeaders {
     refused: ByLabels<&'static str>,
-    logged: LogThrottle,
+    throttle: LogThrottle,
 }
 
 impl ProxyHeaders {
     pub(crate) fn new(refused: ByLabels<&'static str>) -> Self {
-        Self { refused, logged: LogThrottle::default() }
+        Self { refused, throttle: LogThrottle::default() }
     }
 
     /// Counts and reports a connection that is closed.
     pub(super) fn refuse(&self, peer: IpAddr, why: Refusal, now: Monotonic) {
         self.refused.add(why.as_str(), 1);
-        if let Some(connections) = self.logged.failed(now) {
+        if let Some(connections) = self.throttle.count(now) {
             tracing::warn!(%peer, connections, %why, "connections were closed because of the PROXY protocol");
         }
     }
@@ -383,8 +383,8 @@ mod proxy_header_tests {
 
     #[test]
     fn refused_connections_are_reported_once_a_minute_with_their_number() {
-        let logged = LogThrottle::default();
-        let told: Vec<_> = [0, 1, 59, 60, 61, 200].map(|at| logged.failed(Monotonic::from_seconds(at))).into();
+        let throttle = LogThrottle::default();
+        let told: Vec<_> = [0, 1, 59, 60, 61, 200].map(|at| throttle.count(Monotonic::from_seconds(at))).into();
         assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

@@ -152,7 +152,7 @@ fn instant(value: &str) -> Option<i64> {
     /// A date alone has ten letters.
     const LONGER_THAN: usize = 10;
     let text = json::string(value)?;
-    (text.len() > LONGER_THAN).then(|| modified::parse(&text).ok()).flatten()
+    (text.len() > LONGER_THAN).then(|| modified::parse_rfc3339(&text).ok()).flatten()
 }
 
 /// Whether a listing changed so lately that a cache may have a copy from before.

@@ -113,7 +113,7 @@ impl Origin {
         let filters: u8 = (0..4).map(|filter| u8::from(has(filter)) << filter).sum();
         let heeds = |filter: usize| self.ignored[filter].is_none_or(|beside| beside & filters != beside);
         let since = query.modified_since.as_ref().filter(|_| heeds(3)).map(|since| {
-            let at = modified::parse(&since.text).unwrap() / 1_000_000_000;
+            let at = modified::parse_rfc3339(&since.text).unwrap() / 1_000_000_000;
             let at = if since.text.len() == 19 { at - self.times } else { at };
             if since.text.len() == 10 || self.only_dates { at.div_euclid(86_400) * 86_400 - self.dates } else { at }
         });
