@@ -72,11 +72,6 @@ impl FairSemaphore {
         taking.insert(household, Arc::downgrade(&share));
         share
     }
-
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> usize {
-        self.0.all.available_permits()
-    }
 }
 
 impl Drop for Share {
@@ -111,6 +106,12 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
+
+    impl FairSemaphore {
+        pub(crate) fn free(&self) -> usize {
+            self.0.all.available_permits()
+        }
+    }
 
     const ONE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
     const OTHER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));

@@ -69,22 +69,3 @@ impl SnapshotMeta {
         own.collect()
     }
 }
-
-#[cfg(test)]
-impl SnapshotMeta {
-    /// A certified snapshot that was confirmed and published at one instant.
-    pub(crate) fn full(at_ms: i64) -> Self {
-        Self {
-            certificate: Certificate::Full,
-            confirmed_ms: at_ms,
-            claimed_ms: None,
-            published_ms: at_ms,
-            volatile: VolatileKeys::default(),
-            volatile_values: BTreeMap::new(),
-            left_out: Vec::new(),
-            open_points: Vec::new(),
-            form: ListForm::default(),
-            origin: None,
-        }
-    }
-}

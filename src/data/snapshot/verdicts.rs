@@ -128,14 +128,6 @@ impl Verdicts {
         }
     }
 
-    /// The origin's answer to this query differed, once.
-    #[cfg(test)]
-    pub(crate) fn doubt(&self, query: &ListQuery, now_ms: i64) {
-        let (heard, at) =
-            (table::Heard::Differs { only_order: false }, table::Moment { now_ms, apart_ms: 0, is_still: false });
-        self.change(|table| table.heard(Shape::of(query), &query.path_and_query(), heard, at));
-    }
-
     /// What is known of each row of the open cases, for people.
     pub(crate) fn rows(&self) -> BTreeMap<String, String> {
         self.0.table.lock().rows()

@@ -90,12 +90,6 @@ impl BundleStore {
         let proxy = endpoint.and_then(|endpoint| proxy.shown_for(endpoint));
         Ok(Self { store, below: prefix, directory: url.directory(), proxy, period: PACE })
     }
-
-    /// The place that all of an object store is.
-    #[cfg(test)]
-    pub(crate) fn over(store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, below: Path::default(), directory: None, proxy: None, period: PACE }
-    }
 }
 
 /// Basic authentication (RFC 7617) with the user name and the password of the options; `None`: there are none.

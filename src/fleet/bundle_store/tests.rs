@@ -14,6 +14,13 @@ use crate::api::hash::Digest;
 use crate::config::Config;
 use crate::fleet::publisher::tests::liar::{L, Liar};
 
+impl BundleStore {
+    /// The place that all of an object store is.
+    pub(crate) fn over(store: Arc<dyn ObjectStore>) -> Self {
+        Self { store, below: Path::default(), directory: None, proxy: None, period: PACE }
+    }
+}
+
 fn place(directory: &std::path::Path) -> BundleStore {
     let text = format!("[publish]\nurl = \"file://{}/a/store\"", directory.display());
     let config = Config::from_text(&text).unwrap().config.publish;

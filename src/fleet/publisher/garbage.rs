@@ -149,11 +149,6 @@ impl ReadBack {
         self.reading.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    #[cfg(test)]
-    pub(super) fn is_reading(&self) -> bool {
-        self.reading.as_ref().is_some_and(|reading| !reading.is_finished())
-    }
-
     /// Forgets everything: the objects are written again.
     pub(super) fn begin_anew(&mut self) {
         self.good.clear();

@@ -21,10 +21,18 @@ use crate::data::snapshot::content::Content;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::verdicts::Verdicts;
-use crate::data::snapshot::verdicts::table::{DAY_MS, Table};
+use crate::data::snapshot::verdicts::table::{DAY_MS, Heard, Moment, Table};
 use crate::data::snapshot::verdicts::told::Told;
 
 const HOUR: i64 = 3600;
+
+impl Verdicts {
+    /// The origin's answer to this query differed, once.
+    pub(crate) fn doubt(&self, query: &ListQuery, now_ms: i64) {
+        let (heard, at) = (Heard::Differs { only_order: false }, Moment { now_ms, apart_ms: 0, is_still: false });
+        self.change(|table| table.heard(Shape::of(query), &query.path_and_query(), heard, at));
+    }
+}
 
 /// A listing: its sport, state and city by number, and when it was modified, in seconds.
 #[derive(Clone, Copy, Debug)]

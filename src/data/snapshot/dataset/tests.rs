@@ -1,16 +1,38 @@
 //! Data sets: ids, pages, and what is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::form::ListForm;
 use crate::api::page::Envelope;
 use crate::api::query::ModifiedSince;
+use crate::api::taxonomy::VolatileKeys;
+use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
 
 mod followed;
 mod many;
+
+impl SnapshotMeta {
+    /// A certified snapshot that was confirmed and published at one instant.
+    pub(crate) fn full(at_ms: i64) -> Self {
+        Self {
+            certificate: Certificate::Full,
+            confirmed_ms: at_ms,
+            claimed_ms: None,
+            published_ms: at_ms,
+            volatile: VolatileKeys::default(),
+            volatile_values: BTreeMap::new(),
+            left_out: Vec::new(),
+            open_points: Vec::new(),
+            form: ListForm::default(),
+            origin: None,
+        }
+    }
+}
 
 /// A listing as a naive scan sees it.
 #[derive(Clone, Debug)]

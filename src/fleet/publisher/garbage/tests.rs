@@ -8,6 +8,12 @@ use crate::fleet::bundle_store::PutMode;
 use crate::fleet::head::{NamedBundle, NamedJournal};
 use crate::fleet::tests::{digest, file, head};
 
+impl ReadBack {
+    pub(in crate::fleet::publisher) fn is_reading(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| !reading.is_finished())
+    }
+}
+
 const NOW: i64 = 1_790_000_000_000;
 const KEEP: i64 = 1000;
 
