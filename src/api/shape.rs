@@ -176,25 +176,6 @@ impl Shape {
         };
         (1..Self::COUNT).map(Self).filter(move |part| self.row().is_none() && is_part(part))
     }
-
-    /// What former versions of this program assumed, and the shapes that depended on it; the order of lists is one of
-    /// the second kind.
-    pub(crate) fn of_assumption(word: &str) -> (Vec<Self>, bool) {
-        let has = |shape: &Self| match word {
-            "sport-heeded" => shape.has(TaxonomyKind::Sports),
-            "state-heeded" => shape.has(TaxonomyKind::States),
-            "city-heeded" => shape.has(TaxonomyKind::Cities),
-            "since-heeded" | "strict" => shape.form().is_some(),
-            "midnight" => shape.form() == Some(Form::Date),
-            "offset" => shape.form() == Some(Form::Local),
-            "time" => matches!(shape.form(), Some(Form::Zoned | Form::Local)),
-            "order" => true,
-            _ => false,
-        };
-        let filters = if word == "and" { 2 } else { 1 };
-        let shapes = Self::of_lists().into_iter().filter(|shape| shape.filters() == filters);
-        (shapes.filter(|shape| word == "and" || has(shape)).collect(), word == "order")
-    }
 }
 
 impl From<Shape> for String {
@@ -288,16 +269,5 @@ mod tests {
         );
         assert!(all.iter().all(|shape| Shape::try_from(shape.name()).ok() == Some(*shape)));
         assert!(all.is_sorted_by_key(|shape| shape.filters()));
-    }
-
-    #[test]
-    fn former_words_name_the_shapes_that_depended_on_them() {
-        let names = |word| Shape::of_assumption(word).0.into_iter().map(Shape::name).collect::<Vec<_>>();
-        assert_eq!(names("city-heeded"), ["city"]);
-        assert_eq!(names("midnight"), ["modified_since(date)"]);
-        assert_eq!(names("and").len(), 12);
-        assert_eq!(names("strict").len(), 3);
-        assert_eq!((names("order").len(), Shape::of_assumption("order").1), (6, true));
-        assert!(names("another").is_empty());
     }
 }

@@ -83,7 +83,7 @@ pub struct Manifest {
     pub left_out: Vec<String>,
     /// As [`SnapshotMeta::open_points`].
     pub open_points: Vec<String>,
-    /// What formats before 5 say of the origin's filters.
+    /// What formats before 5 say of the origin's filters; it is skipped.
     #[serde(default, skip_serializing)]
     pub disproved: Option<Vec<String>>,
     /// What queries mean at the origin; absent before format 5.
@@ -115,8 +115,7 @@ impl Manifest {
     }
 
     pub(crate) fn told(&self) -> Told {
-        let formerly = || Told::of_assumptions(self.disproved.iter().flatten().map(String::as_str));
-        self.verdicts.clone().unwrap_or_else(formerly)
+        self.verdicts.clone().unwrap_or_default()
     }
 
     pub const fn kind(&self) -> &'static str {

@@ -556,7 +556,7 @@ fn what_a_bundle_tells_is_what_was_known() {
     assert!(!other.table().is_opened && other.doubts(&sport).is_some());
     other.change(|table| table.begin("http://other.test/"));
     assert_eq!(other.doubts(&sport), None);
-    other.change(|table| *table = Table::of_told(&Told::of_assumptions(["order", "city-heeded", "unheard-of"]), true));
+    other.change(|table| *table = Table::of_told(&Told::of(&["city", "unheard-of"], &["modified_since(date)"]), true));
     let [city, date] = ["city=a", "modified_since=2026-01-01"].map(|raw| Parameters::parse(raw).unwrap().list);
     assert!(!other.doubts(&city).unwrap().only_order && other.doubts(&date).unwrap().only_order);
     other.ignore(true);

@@ -244,7 +244,7 @@ fn a_delta_has_evidence_of_its_own_or_that_of_its_base() {
 #[test]
 fn verdicts_and_a_total_that_the_origin_states_travel() {
     let mut world = World::of(1..20);
-    for verdicts in [None, Some(Told::of_assumptions(["city-heeded"]))] {
+    for verdicts in [None, Some(Told::of(&["city"], &[]))] {
         world.verdicts = verdicts;
         let bytes = world.full();
         let bundle = open(&bytes).unwrap();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::api::odd::Meaning;
-use crate::api::shape::{Shape, TermName};
+use crate::api::shape::TermName;
 
 /// What a bundle tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,20 +28,6 @@ pub struct Told {
 impl Told {
     /// A list has no more names: there are fewer shapes.
     const MOST: usize = 256;
-
-    /// The same in the words of formats before 5.
-    pub(crate) fn of_assumptions<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut told = Self::default();
-        for word in words {
-            let (shapes, only_order) = Shape::of_assumption(word);
-            let names = shapes.into_iter().map(Shape::name);
-            if only_order { told.by_order.extend(names) } else { told.disproved.extend(names) }
-        }
-        let others = std::mem::take(&mut told.by_order);
-        told.by_order = others.into_iter().filter(|name| !told.disproved.contains(name)).collect();
-        told.disproved.extend(told.by_order.iter().cloned());
-        told
-    }
 
     pub(crate) fn check(&self) -> Result<(), String> {
         let most = [&self.confirmed, &self.disproved, &self.by_order].map(Vec::len).into_iter().max();

@@ -214,7 +214,7 @@ async fn what_is_found_to_differ_is_not_answered_from_the_cache_either() {
     rig.finder.verdicts.change(|table| *table = Table::default());
     shown(rig.list(states).await);
     // The right listings in another order are better than none, but nobody keeps them.
-    let told = Told::of_assumptions(["order"]);
+    let told = Told::of(&[], &["state"]);
     rig.finder.verdicts.change(|table| *table = Table::of_told(&told, true));
     assert!(matches!(rig.list(states).await, Found::Snapshot(FromSnapshot { is_provisional: true, .. })));
 }
