@@ -136,17 +136,6 @@ impl fmt::Display for WallTime {
     }
 }
 
-/// Whether the operating system's clock shows a time before 1970. pingora panics then when it writes `Date`, and rustls
-/// when it begins a handshake: they must not be asked to.
-pub(crate) fn is_before_1970() -> bool {
-    SystemTime::now() < UNIX_EPOCH
-}
-
-/// Whether the operating system's clock shows a time before 1970 or after 9999, at which hyper's server panics.
-pub(crate) fn is_beyond_http() -> bool {
-    is_before_1970() || WallTime::from_system(SystemTime::now()).as_seconds() > LAST_HTTP_SECOND
-}
-
 /// An instant of monotonic time in nanoseconds since the process started (strictly: since its [`Clock`] was made). It
 /// never goes back, means nothing in another process, and lasts 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

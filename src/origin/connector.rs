@@ -30,7 +30,6 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use crate::clock;
 use crate::config::{Proxy, proxy_name};
 
 use super::ask::SPEAKS_TLS;
@@ -40,9 +39,6 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// How many names of servers are looked up at once.
 const LOOKUPS: usize = 16;
-
-/// Why no TLS connection is made then: the library would panic.
-const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs the right time";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -90,9 +86,6 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        if uri.scheme() == Some(&Scheme::HTTPS) && clock::is_before_1970() {
-            return Box::pin(async { Err(NO_TIME.into()) });
-        }
         let (connecting, limit) = (self.https.call(uri), self.timeout);
         Box::pin(async move {
             let late = |_elapsed| {

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use http::{Method, Response, StatusCode};
 use serde_json::json;
 
-use crate::clock;
 use crate::edge::answer::purge::Purger;
 use crate::mirror::commands::Commands;
 use crate::protocol::excerpt::Excerpt;
@@ -85,15 +84,6 @@ fn problem_reply(status: StatusCode, mut problem: serde_json::Value) -> Reply {
     let media_type = http::HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, media_type);
     response
-}
-
-/// Whether pingora can write the head of an answer: before 1970 it would panic.
-fn has_time() -> pingora::Result<()> {
-    if clock::is_before_1970() {
-        let why = "the system clock shows a time before 1970";
-        return pingora::Error::e_explain(pingora::ErrorType::InternalError, why);
-    }
-    Ok(())
 }
 
 fn not_allowed(allow: &'static str) -> Reply {

@@ -206,38 +206,31 @@ async fn a_process_that_stood_still_tells_its_age_and_goes_on_at_once() {
     assert_eq!(origin.refused(), 0);
 }
 
-/// Seconds from now into the sixties, and beyond the last year that an HTTP-date can say.
-const BEFORE_1970: i64 = -1_900_000_000;
+/// Seconds from now beyond the last year that an HTTP-date can say.
 const BEYOND_9999: i64 = 252_000_000_000;
 
 #[tokio::test]
-async fn a_clock_before_1970_or_beyond_9999_stops_nobody_and_is_not_shown_as_1970() {
-    for (offset, year) in [(BEFORE_1970, Some("196")), (BEYOND_9999, None)] {
-        let (hand, origin) = (Hand::new(), origin(60).await);
-        hand.set(offset);
-        let server = hand.on(Setup::mirror_of(&origin)).start().await;
-        server.ready().await;
-        let reply = server.ok(LIST).await;
-        assert!(reply.total() == 60 && reply.age().is_some(), "{reply:?}");
-        let not_modified = server.get_with(LIST, &[("if-none-match", "*")]).await;
-        assert_eq!(not_modified.status, 304);
-        for (name, value) in &reply.headers {
-            assert!(!value.to_str().unwrap().contains("1970"), "{name}: {value:?}");
-        }
-        match (reply.header("date"), year) {
-            (Some(date), Some(year)) => assert!(date.contains(year), "{date}"),
-            (date, year) => assert_eq!((date, year), (None, None)),
-        }
-        // Several of them: the first may find the thread's own clock not made yet.
-        for target in ["/livez", "/readyz", "/status", "/snapshots", "/metrics", "/status"] {
-            let told = server.admin(Method::GET, target).await;
-            assert!(told.status == 200 || told.status == 503, "{target}: {told:?}");
-            let text = told.text().replace("in seconds since 1970", "");
-            assert!(!text.contains("1970"), "{target}: {text}");
-        }
-        // What only pingora could write ends this connection, and no other.
-        let _ended =
-            raw(server.public, b"POST /api/listings.json HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").await;
-        assert_eq!(server.ok(LIST).await.total(), 60);
+async fn a_clock_beyond_9999_stops_nobody_and_is_not_shown_as_1970() {
+    let (hand, origin) = (Hand::new(), origin(60).await);
+    hand.set(BEYOND_9999);
+    let server = hand.on(Setup::mirror_of(&origin)).start().await;
+    server.ready().await;
+    let reply = server.ok(LIST).await;
+    assert!(reply.total() == 60 && reply.age().is_some(), "{reply:?}");
+    let not_modified = server.get_with(LIST, &[("if-none-match", "*")]).await;
+    assert_eq!(not_modified.status, 304);
+    for (name, value) in &reply.headers {
+        assert!(!value.to_str().unwrap().contains("1970"), "{name}: {value:?}");
     }
+    assert_eq!(reply.header("date"), None);
+    // Several of them: the first may find the thread's own clock not made yet.
+    for target in ["/livez", "/readyz", "/status", "/snapshots", "/metrics", "/status"] {
+        let told = server.admin(Method::GET, target).await;
+        assert!(told.status == 200 || told.status == 503, "{target}: {told:?}");
+        let text = told.text().replace("in seconds since 1970", "");
+        assert!(!text.contains("1970"), "{target}: {text}");
+    }
+    // What only pingora could write ends this connection, and no other.
+    let _ended = raw(server.public, b"POST /api/listings.json HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").await;
+    assert_eq!(server.ok(LIST).await.total(), 60);
 }

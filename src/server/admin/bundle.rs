@@ -220,7 +220,6 @@ impl Bundles {
         for (name, value) in download.fields {
             head.insert_header(name, value)?;
         }
-        super::has_time()?;
         session.write_response_header(Box::new(head)).await?;
         let mut last = Bytes::new();
         while let Some(piece) = download.pieces.next().await {

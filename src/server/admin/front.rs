@@ -30,7 +30,7 @@ use crate::telemetry::counters::ConnectionCounters;
 
 use super::bundle::Sent;
 use super::snapshots::Action;
-use super::{Admin, Reply, error, guard, has_time};
+use super::{Admin, Reply, error, guard};
 
 /// For reading the head of a request, including the wait on an idle connection; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -215,14 +215,7 @@ impl AdminFront {
     /// Sends an answer; returns the connection if another request may follow.
     async fn end(&self, Ending { mut session, reply, linger }: Ending) -> Option<Stream> {
         if let Some(reply) = reply {
-            match session {
-                // A wrong clock is reported, too.
-                ServerSession::H1(h1) if has_time().is_err() => {
-                    self.say(h1.into_inner(), reply).await;
-                    return None;
-                }
-                _ => timeout(DEADLINE, write(&mut session, reply)).await.ok()?.ok()?,
-            }
+            timeout(DEADLINE, write(&mut session, reply)).await.ok()?.ok()?;
         }
         if let Some(linger) = linger {
             // It ends with the time, with the body, or with the connection.
@@ -236,7 +229,6 @@ impl AdminFront {
 
 async fn write(session: &mut ServerSession, reply: Reply) -> pingora::Result<()> {
     let (head, body) = reply.into_parts();
-    has_time()?;
     session.write_response_header(Box::new(ResponseHeader::from(head))).await?;
     if body.is_empty() {
         return Ok(());

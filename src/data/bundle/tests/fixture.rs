@@ -62,8 +62,7 @@ fn a_delta_of_format_4_opens_and_means_what_it_meant() {
 }
 
 /// Shapes with one filter.
-const OTHERS: [&str; 5] =
-    ["sport", "state", "modified_since(date)", "modified_since(zoned)", "modified_since(local)"];
+const OTHERS: [&str; 5] = ["sport", "state", "modified_since(date)", "modified_since(zoned)", "modified_since(local)"];
 
 impl Told {
     /// These shapes are disproved, some by their order alone.
