@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use moka::ops::compute::Op;
 use moka::sync::Cache as Moka;
+use percent_encoding::percent_decode;
 
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::query::search::SearchQuery;
 use crate::api::route::WantedDocument;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::protocol::target;
 
 use coded::Recoder;
 use recent::{Asking, Recent, UnderWay};
@@ -61,22 +61,13 @@ impl Key {
             Self::Changes(_) => path == b"/changes.json",
             Self::Search(_) => path == b"/search.json",
             Self::Document(wanted) => wanted.is_at(path),
-            Self::Origin(target) => is_spelled(target.split(|byte| *byte == b'?').next().unwrap_or_default(), path),
+            // Escapes do not matter.
+            Self::Origin(target) => {
+                let own = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+                percent_decode(own).eq(percent_decode(path))
+            }
         }
     }
-}
-
-/// Whether two spellings name one path: escapes of unreserved characters, and the case of escapes, do not matter.
-fn is_spelled(one: &[u8], other: &[u8]) -> bool {
-    let folded = |path: &[u8]| {
-        let mut path = target::normalise(path).map_or_else(|_| path.to_vec(), |path| path.into_owned().into_bytes());
-        let escapes: Vec<usize> = (0..path.len()).filter(|at| path[*at] == b'%').collect();
-        for at in escapes {
-            path.iter_mut().skip(at + 1).take(2).for_each(u8::make_ascii_uppercase);
-        }
-        path
-    };
-    one == other || (one.contains(&b'%') || other.contains(&b'%')) && folded(one) == folded(other)
 }
 
 #[derive(Clone)]
@@ -320,11 +311,11 @@ impl Cache {
         self.kept.remove(key).is_some()
     }
 
-    /// [`purge`](Self::purge) of every answer at some paths, with any query; returns their number.
-    pub fn purge_paths(&self, paths: &[Vec<u8>]) -> u64 {
-        // All paths: requests under way are known only by the hash of their keys.
+    /// [`purge`](Self::purge) of every answer at a normalised path, with any query; returns their number.
+    pub fn purge_path(&self, path: &[u8]) -> u64 {
+        // All paths: which requests are under way is not known.
         self.under_way.purge_all();
-        let named = self.kept.iter().filter(|(key, _)| paths.iter().any(|path| key.is_at(path)));
+        let named = self.kept.iter().filter(|(key, _)| key.is_at(path));
         let keys: Vec<_> = named.map(|(key, _)| key).collect();
         keys.iter().filter(|key| self.kept.remove(&***key).is_some()).count() as u64
     }
