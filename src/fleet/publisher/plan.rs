@@ -199,24 +199,8 @@ pub(super) struct Facts<'a> {
     pub unsent: Unsent,
 }
 
-/// Why a full bundle is written, in words for the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Why {
-    #[error("there is no chain of bundles to go on with")]
-    First,
-    #[error("the object store has no head")]
-    NoHead,
-    #[error("the object store has lost a bundle")]
-    Broken,
-    #[error("the last full bundle is older than 7 days")]
-    Age,
-    #[error("the head names as many deltas as it may")]
-    Deltas,
-    #[error("the deltas would be more than half of the full bundle")]
-    Size,
-    #[error("what a delta would build on is not known any more")]
-    NoBase,
-}
+/// Why the first bundle is a full one.
+pub(super) const FIRST: &str = "there is no chain of bundles to go on with";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextWrite {
@@ -224,22 +208,27 @@ pub(super) enum NextWrite {
     Nothing,
     Head,
     Delta,
-    Full(Why),
+    /// Why, in words for the log.
+    Full(&'static str),
 }
 
 pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
-    let Some(chain) = facts.chain else { return NextWrite::Full(Why::First) };
+    let Some(chain) = facts.chain else { return NextWrite::Full(FIRST) };
     if facts.stored == Stored::Missing {
-        return NextWrite::Full(Why::NoHead);
+        return NextWrite::Full("the object store has no head");
     }
     if facts.is_broken {
-        return NextWrite::Full(Why::Broken);
+        return NextWrite::Full("the object store has lost a bundle");
     }
     // A clock that jumps by more than the period has the same effect as the period.
     if facts.now_ms.abs_diff(chain.full_ms) >= FULL_EVERY_MS.unsigned_abs() {
-        return NextWrite::Full(Why::Age);
+        return NextWrite::Full("the last full bundle is older than 7 days");
     }
-    let bundle = if chain.head.deltas.len() < MOST_DELTAS { NextWrite::Delta } else { NextWrite::Full(Why::Deltas) };
+    let bundle = if chain.head.deltas.len() < MOST_DELTAS {
+        NextWrite::Delta
+    } else {
+        NextWrite::Full("the head names as many deltas as it may")
+    };
     if chain.head.snapshot != facts.offer.snapshot {
         return bundle;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::ledger;
-use super::plan::{self, Chain, NextWrite, Stored, Why};
+use super::plan::{self, Chain, NextWrite, Stored};
 use super::status::{ObjectKind, PublishError};
 use super::{HeadOwner, Publisher};
 use crate::clock::{Monotonic, WallTime};
@@ -142,19 +142,21 @@ impl Publisher {
 
     /// A delta, or a full bundle in its place.
     async fn delta(&self, served: &Arc<Snapshot>) -> Result<Made, PublishError> {
-        let Some(chain) = &self.chain else { return self.full(served, Why::First).await };
+        let Some(chain) = &self.chain else { return self.full(served, plan::FIRST).await };
         let Chain { head, evidence, .. } = chain;
         let keeps_evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| Some(offer.evidence) == *evidence);
         match self.make(served, Some(chain), keeps_evidence).await {
             Ok(made) if plan::takes_delta(head, made.named.bytes) => Ok(made),
-            Ok(_too_large) => self.full(served, Why::Size).await,
-            Err(PublishError::Export(error)) if lacks_base(&error) => self.full(served, Why::NoBase).await,
+            Ok(_too_large) => self.full(served, "the deltas would be more than half of the full bundle").await,
+            Err(PublishError::Export(error)) if lacks_base(&error) => {
+                self.full(served, "what a delta would build on is not known any more").await
+            }
             Err(error) => Err(error),
         }
     }
 
-    async fn full(&self, served: &Arc<Snapshot>, why: Why) -> Result<Made, PublishError> {
-        tracing::info!(url = self.whose.url, snapshot = %served.dataset.id, why = why.to_string(), "publishing a full bundle");
+    async fn full(&self, served: &Arc<Snapshot>, why: &str) -> Result<Made, PublishError> {
+        tracing::info!(url = self.whose.url, snapshot = %served.dataset.id, why, "publishing a full bundle");
         self.make(served, None, false).await
     }
 

@@ -73,6 +73,11 @@ const SAME: Case = Case {
     full: 3_600_000,
 };
 
+const NO_HEAD: &str = "the object store has no head";
+const BROKEN: &str = "the object store has lost a bundle";
+const AGE: &str = "the last full bundle is older than 7 days";
+const DELTAS: &str = "the head names as many deltas as it may";
+
 #[test]
 fn what_is_written_next() {
     use NextWrite::{Delta, Full, Head as HeadAlone, Nothing};
@@ -85,13 +90,13 @@ fn what_is_written_next() {
         (SAME, Nothing),
         (Case { deltas: 64, ..SAME }, Nothing),
         // Everything again.
-        (Case { stored: Missing, ..SAME }, Full(Why::NoHead)),
-        (Case { stored: Missing, ..another }, Full(Why::NoHead)),
-        (Case { is_broken: true, ..SAME }, Full(Why::Broken)),
+        (Case { stored: Missing, ..SAME }, Full(NO_HEAD)),
+        (Case { stored: Missing, ..another }, Full(NO_HEAD)),
+        (Case { is_broken: true, ..SAME }, Full(BROKEN)),
         // Another snapshot is a delta at once, also when another publisher has written, and with details.
         (another, Delta),
         (Case { deltas: 63, ..another }, Delta),
-        (Case { deltas: 64, ..another }, Full(Why::Deltas)),
+        (Case { deltas: 64, ..another }, Full(DELTAS)),
         (Case { stored: Other, unsent: Others, ..another }, Delta),
         // Details and evidence alone wait for a minute, awaited details for seconds.
         (Case { last: PAUSE_MS, ..others }, Delta),
@@ -101,7 +106,7 @@ fn what_is_written_next() {
         (Case { last: 3000, ..awaited }, Delta),
         (Case { last: 2999, ..awaited }, Nothing),
         (Case { last: 3000, content: 51, ..awaited }, Delta),
-        (Case { deltas: 64, ..others }, Full(Why::Deltas)),
+        (Case { deltas: 64, ..others }, Full(DELTAS)),
         // The confirmation does not wait for them.
         (Case { last: PAUSE_MS - 1, later: 5000, ..others }, HeadAlone),
         (Case { last: 2999, later: 5000, ..awaited }, HeadAlone),
@@ -112,9 +117,9 @@ fn what_is_written_next() {
         (Case { last: -3000, ..awaited }, Delta),
         // A week, by a clock that may jump.
         (Case { full: 7 * DAY - 1, ..SAME }, Nothing),
-        (Case { full: 7 * DAY, ..SAME }, Full(Why::Age)),
+        (Case { full: 7 * DAY, ..SAME }, Full(AGE)),
         (Case { full: 1 - 7 * DAY, ..SAME }, Nothing),
-        (Case { full: -8 * DAY, ..SAME }, Full(Why::Age)),
+        (Case { full: -8 * DAY, ..SAME }, Full(AGE)),
         // A head alone; an earlier confirmation is that of a rollback.
         (Case { later: 5000, ..SAME }, HeadAlone),
         (Case { later: -DAY, ..SAME }, HeadAlone),
@@ -128,7 +133,7 @@ fn what_is_written_next() {
         let offer = Offer { journal: journal(case.journal), confirmed_ms: offer.confirmed_ms + case.later, ..offer };
         let facts = Facts { stored, is_broken, unsent, ..facts(&offer, &chain) };
         assert_eq!(next(&facts), expected, "{case:?}");
-        assert_eq!(next(&Facts { chain: None, ..facts }), Full(Why::First));
+        assert_eq!(next(&Facts { chain: None, ..facts }), Full(FIRST));
     }
 }
 
