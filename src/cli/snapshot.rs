@@ -107,7 +107,7 @@ impl Snapshot {
                 return Ok(ExitCode::SUCCESS);
             }
             Command::Accept(named) => return accept(named, self.json),
-            Command::Verify(named) => all(named, Action::VerifyAll)?,
+            Command::Verify(named) => all(named, Action::Verify)?,
             Command::Release(named) => all(named, Action::Release)?,
             Command::Rollback(one) => on(one, Action::Rollback)?,
             Command::Pin(one) => on(one, Action::Pin)?,

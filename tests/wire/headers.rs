@@ -265,7 +265,6 @@ async fn the_admin_listener_names_the_methods_of_a_path() {
         ("/snapshots/some/rollback", "POST"),
         ("/snapshots/some/pin", "POST"),
         ("/snapshots/some/unpin", "POST"),
-        ("/snapshots/some/verify", "POST"),
         ("/snapshots/verify", "POST"),
     ] {
         for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {

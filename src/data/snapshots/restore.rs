@@ -157,13 +157,8 @@ impl Snapshots {
         Ok(*kept.bytes.get_or_init(|| bytes))
     }
 
-    /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
-    pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
-        Verification::of(&self.0.store).check(seq)
-    }
-
-    /// The same for all kept snapshots, the newest first, and what is damaged of each. Details that several have are
-    /// read once.
+    /// Compares every block of all kept snapshots and every detail with its hash, and the content with its id; what is
+    /// damaged of each, the newest first. Details that several have are read once.
     pub fn verify_all(&self) -> Result<Vec<Verified>, StoreError> {
         let mut verification = Verification::of(&self.0.store);
         let mut found = Vec::new();

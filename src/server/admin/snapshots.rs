@@ -1,4 +1,4 @@
-//! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`, `/verify`,
+//! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`,
 //! `POST /snapshots/verify` and `/snapshots/release`.
 //!
 //! [`Snapshots`] executes them, in a thread that may block. Callers: [`super::Admin`].
@@ -26,10 +26,8 @@ pub(crate) enum Action {
     Release,
     Pin(String),
     Unpin(String),
-    /// Read every block of a kept snapshot with its details, and compare them with their hashes.
-    Verify(String),
-    /// The same with every kept snapshot.
-    VerifyAll,
+    /// Read every block of every kept snapshot with its details, and compare them with their hashes.
+    Verify,
 }
 
 impl Action {
@@ -38,11 +36,10 @@ impl Action {
         let (first, second, rest) = (segments.next()?, segments.next(), segments.next());
         match (first, second, rest) {
             ("release", None, None) => Some(Self::Release),
-            ("verify", None, None) => Some(Self::VerifyAll),
+            ("verify", None, None) => Some(Self::Verify),
             (id, Some("rollback"), None) => Some(Self::Rollback(id.to_owned())),
             (id, Some("pin"), None) => Some(Self::Pin(id.to_owned())),
             (id, Some("unpin"), None) => Some(Self::Unpin(id.to_owned())),
-            (id, Some("verify"), None) => Some(Self::Verify(id.to_owned())),
             _ => None,
         }
     }
@@ -54,8 +51,7 @@ impl Action {
             Self::Rollback(id) => format!("/snapshots/{id}/rollback"),
             Self::Pin(id) => format!("/snapshots/{id}/pin"),
             Self::Unpin(id) => format!("/snapshots/{id}/unpin"),
-            Self::Verify(id) => format!("/snapshots/{id}/verify"),
-            Self::VerifyAll => "/snapshots/verify".to_owned(),
+            Self::Verify => "/snapshots/verify".to_owned(),
         }
     }
 
@@ -89,15 +85,7 @@ impl Action {
                 snapshots.unpin(id)?;
                 json!({ "unpinned": id })
             }
-            Self::Verify(id) => {
-                let kept = snapshots.find(id)?;
-                match snapshots.verify(kept.seq) {
-                    Ok(()) => json!({ "verified": id, "listings": kept.listings, "whole": true }),
-                    Err(StoreError::Damaged(detail)) => json!({ "verified": id, "whole": false, "damage": detail }),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            Self::VerifyAll => {
+            Self::Verify => {
                 let found = snapshots.verify_all()?;
                 let one = |(kept, damage): &(Arc<KeptSnapshot>, Option<String>)| {
                     json!({
@@ -190,12 +178,19 @@ mod tests {
     #[test]
     fn an_action_is_a_path_and_back() {
         let id = || "0123".to_owned();
-        for action in
-            [Action::Rollback(id()), Action::Release, Action::Pin(id()), Action::Unpin(id()), Action::Verify(id())]
+        for action in [Action::Rollback(id()), Action::Release, Action::Pin(id()), Action::Unpin(id()), Action::Verify]
         {
             assert_eq!(Action::of_path(&action.path()), Some(action));
         }
-        for path in ["/snapshots", "/snapshots/", "/snapshots/0123", "/snapshots/0/pin/x", "/snapshots/accept", "/x"] {
+        for path in [
+            "/snapshots",
+            "/snapshots/",
+            "/snapshots/0123",
+            "/snapshots/0/pin/x",
+            "/snapshots/0/verify",
+            "/snapshots/accept",
+            "/x",
+        ] {
             assert_eq!(Action::of_path(path), None, "{path}");
         }
     }
