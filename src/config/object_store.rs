@@ -169,14 +169,22 @@ fn object_store_url(words: &'static str, purpose: StorePurpose) -> Values<Object
 }
 
 /// Options of the library's client that this program does not follow, and what holds instead.
-pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 6] = [
+pub(crate) const UNSUPPORTED: [(ClientConfigKey, &str); 12] = [
     (ClientConfigKey::AllowInvalidCertificates, "add the authority of the server to those of the system"),
     (ClientConfigKey::ProxyUrl, "set the key `proxy` beside `options`"),
     (ClientConfigKey::ProxyExcludes, "set the variable `no_proxy`, or the key `proxy` beside `options`"),
     (ClientConfigKey::ProxyCaCertificate, "add the authority to those of the system"),
     (ClientConfigKey::NoSystemCertificates, "the certificate authorities of the system are trusted"),
     (ClientConfigKey::RandomizeAddresses, "the addresses of a name are tried in the order of the resolver"),
+    (ClientConfigKey::Http2KeepAliveInterval, FIXED),
+    (ClientConfigKey::Http2KeepAliveTimeout, FIXED),
+    (ClientConfigKey::Http2KeepAliveWhileIdle, FIXED),
+    (ClientConfigKey::Http2MaxFrameSize, FIXED),
+    (ClientConfigKey::PoolIdleTimeout, FIXED),
+    (ClientConfigKey::PoolMaxIdlePerHost, FIXED),
 ];
+
+const FIXED: &str = "remove it; how connections are kept is fixed";
 
 /// Options of a store by their names in lower case, such as `aws_endpoint`. All values count as secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -64,7 +64,7 @@ units (`\"10s\"`). `grandstand check` reports unknown names and options without 
 | Google | `google_service_account`, `google_service_account_key`, [and more](https://docs.rs/object_store/latest/object_store/gcp/enum.GoogleConfigKey.html) |
 | Azure | `azure_storage_account_name`, `azure_storage_account_key`, `azure_storage_sas_key`, `azure_storage_endpoint`, [and more](https://docs.rs/object_store/latest/object_store/azure/enum.AzureConfigKey.html) |
 | [a web server](fleet.md#a-web-server-as-the-object-store) | `username`, `password`: basic authentication |
-| all of these | `connect_timeout`, `read_timeout`, `timeout`, `user_agent`, `allow_http`, `http1_only` (the default), `http2_only`, and more |
+| all of these | `connect_timeout`, `read_timeout`, `timeout`, `user_agent`, `allow_http`, `http1_only` (the default), `http2_only` |
 
 ## Proxy variables
 

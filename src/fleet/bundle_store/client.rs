@@ -50,7 +50,6 @@ impl HttpConnector for StoreConnector {
         use ClientConfigKey as K;
         let is_on = |key| value(options, key, "true or false", as_switch).map(Option::unwrap_or_default);
         let time = |key| value(options, key, "duration such as \"10s\"", parse_duration);
-        let number = |key| value(options, key, "whole number", |text| text.parse::<u32>().ok());
         // Options are checked before; these come from the environment. One is on by default.
         for (key, instead) in UNSUPPORTED.into_iter().filter(|(key, _)| *key != K::RandomizeAddresses) {
             if options.get_config_value(&key).is_some_and(|text| as_switch(&text) != Some(false)) {
@@ -58,18 +57,7 @@ impl HttpConnector for StoreConnector {
             }
         }
         let mut http = Wire::http();
-        http.retry_canceled_requests(true)
-            .pool_idle_timeout(time(K::PoolIdleTimeout)?.unwrap_or(Duration::from_secs(90)))
-            .http2_only(is_on(K::Http2Only)?)
-            .http2_keep_alive_interval(time(K::Http2KeepAliveInterval)?)
-            .http2_keep_alive_while_idle(is_on(K::Http2KeepAliveWhileIdle)?)
-            .http2_max_frame_size(number(K::Http2MaxFrameSize)?);
-        if let Some(timeout) = time(K::Http2KeepAliveTimeout)? {
-            http.http2_keep_alive_timeout(timeout);
-        }
-        if let Some(most) = number(K::PoolMaxIdlePerHost)? {
-            http.pool_max_idle_per_host(usize::try_from(most).unwrap_or(usize::MAX));
-        }
+        http.retry_canceled_requests(true).pool_idle_timeout(Duration::from_secs(90)).http2_only(is_on(K::Http2Only)?);
         let mut tls = tls(None).map_err(|error| refused(error.to_string()))?;
         tls.alpn_protocols = match (is_on(K::Http1Only)?, is_on(K::Http2Only)?) {
             (_, true) => vec![b"h2".to_vec()],
