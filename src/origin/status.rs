@@ -77,7 +77,7 @@ const QUIET: Duration = Duration::from_secs(10);
 /// For how long a shield without requests says how the origin failed. Nobody knows how it is by then.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// How the last few requests ended.
+/// How the last few requests ended, whoever asked, but for failures of details. An answer whose content is of no use failed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     /// One bit each, the last one lowest: whether it failed.
@@ -96,8 +96,13 @@ impl Recent {
         self.failed & 0b11 != 0 && 2 * self.failed.count_ones() >= self.seen
     }
 
-    const fn last_failed(self) -> bool {
-        self.failed & 1 == 1
+    const fn often_failed(self) -> bool {
+        self.in_row() >= FEW || self.mostly_failed()
+    }
+
+    /// How many in a row failed.
+    const fn in_row(self) -> u32 {
+        self.failed.trailing_ones()
     }
 }
 
@@ -108,10 +113,6 @@ pub struct Picture {
     /// The last failure, even if later requests succeeded.
     pub last_error: Option<LastError>,
     pub health: Health,
-    /// Failed requests in a row, whoever asked, but for details.
-    failed_in_row: u32,
-    /// Answers in a row that clients could not get because of their content.
-    unusable_in_row: u32,
     /// How the last request failed, for people, and what to do about it if that is known.
     how: (&'static str, Option<&'static str>),
     recent: Recent,
@@ -165,7 +166,7 @@ impl Picture {
 
     /// Whether the origin fails as a whole, and not details alone.
     pub const fn is_down(&self) -> bool {
-        self.health.failures() >= FEW && self.failed_in_row > 1
+        self.health.failures() >= FEW && self.recent.in_row() > 1
     }
 
     /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no
@@ -185,10 +186,10 @@ impl Picture {
     fn fails(&self) -> Option<Finding> {
         // What else fails may be details alone.
         let is_known = self.failing_since.is_some()
-            && (self.stands_still() || self.state == OriginState::Crawling && self.failed_in_row > 1);
+            && (self.stands_still() || self.state == OriginState::Crawling && self.recent.in_row() > 1);
         let is_quiet = self.failed_at.is_some_and(|at| at.elapsed() >= QUIET);
         let Recent { failed, seen } = self.recent;
-        let of_shield = self.recent.mostly_failed() || self.recent.last_failed() && is_quiet;
+        let of_shield = self.recent.mostly_failed() || self.recent.in_row() > 0 && is_quiet;
         if !(is_known || self.shield && of_shield) {
             return None;
         }
@@ -264,7 +265,7 @@ impl Picture {
                 self.state = OriginState::NotAsked;
             }
             self.health.answered();
-            (self.failed_in_row, self.unusable_in_row, self.recent) = (0, 0, Recent::default());
+            self.recent = Recent::default();
             (self.failed_at, self.failing_since, self.failing_before) = (None, None, None);
         }
     }
@@ -307,7 +308,6 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.health.answered();
-        picture.failed_in_row = 0;
         picture.recent.ended(false);
         picture.failing_before = picture.failing_since;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
@@ -323,13 +323,12 @@ impl OriginStatus {
         let verdict = picture.health.failed(error, witness, paused);
         let only_details = witness.class == Class::Details;
         if (witness.is_ours || verdict.counts) && !only_details {
-            picture.failed_in_row = picture.failed_in_row.saturating_add(1);
             picture.recent.ended(true);
             picture.failed_at = Some(Instant::now());
         }
         // One failure alone says little, unless it is all that is known. To tell people of failures takes fewer clients
         // than to pause the origin.
-        let of_shield = picture.failed_in_row >= FEW || picture.recent.mostly_failed();
+        let of_shield = picture.recent.often_failed();
         let fails = verdict.counts && picture.health.failures() > 1 || picture.shield && of_shield;
         // Details that fail alone have a finding of their own.
         if fails && picture.state != OriginState::Crawling && !only_details {
@@ -343,7 +342,6 @@ impl OriginStatus {
     pub fn judged(&self, error: Option<&AskError>, now: WallTime) {
         let mut picture = self.0.lock();
         let Some(error) = error else {
-            picture.unusable_in_row = 0;
             if picture.shield && picture.state == OriginState::Nonsense {
                 picture.state = OriginState::Answering;
                 picture.note_failing();
@@ -351,12 +349,10 @@ impl OriginStatus {
             return;
         };
         picture.note(error, now);
-        picture.unusable_in_row = picture.unusable_in_row.saturating_add(1);
         picture.recent.failed |= 1;
         picture.failed_at = Some(Instant::now());
-        let fails = picture.unusable_in_row >= FEW || picture.recent.mostly_failed();
         // What it does changes; that it fails does not.
-        if picture.shield && fails || picture.state == OriginState::CouldNotBeAsked {
+        if picture.shield && picture.recent.often_failed() || picture.state == OriginState::CouldNotBeAsked {
             picture.state = OriginState::Nonsense;
             picture.failing_since = picture.failing_since.or(picture.failing_before);
             picture.note_failing();
