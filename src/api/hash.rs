@@ -10,8 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// 128 bits of BLAKE3 over a content's bytes: equal content has equal hashes on every node and version.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct ContentHash([u8; 16]);
+pub type ContentHash = Digest<16>;
 
 impl ContentHash {
     pub fn of(text: &[u8]) -> Self {
@@ -45,19 +44,7 @@ pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-impl fmt::Display for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ContentHash({self})")
-    }
-}
-
-/// A BLAKE3 hash of a file or of a chain of parts, or its first bytes. Shown as hexadecimal digits in lower case.
+/// A BLAKE3 hash of a content, a file or of a chain of parts, or its first bytes. Shown as hexadecimal digits in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest<const N: usize = 32>(pub [u8; N]);
 
@@ -78,6 +65,12 @@ impl<const N: usize> Digest<N> {
             *byte = value(*high)? << 4 | value(*low)?;
         }
         Some(Self(bytes))
+    }
+}
+
+impl Default for ContentHash {
+    fn default() -> Self {
+        Self([0; 16])
     }
 }
 

@@ -130,7 +130,7 @@ pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 /// Reads `since` from a raw query string; `None`: absent.
 pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     let ([since], _) = values(raw, &KNOWN_OF_CHANGES)?;
-    Ok(since.map(|since| since.into_owned().into_boxed_str()))
+    Ok(boxed(since))
 }
 
 /// The values of known parameters, as from [`values`]. A client that saves a file, or gets fewer results than exist,

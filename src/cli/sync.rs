@@ -157,7 +157,7 @@ fn copy(server: &Server, seeds: bool, waits: bool) -> Result<(Value, String), Fa
         }
         // A server that fetches details on demand never has all of them.
         let is_on_demand = facts.details.as_ref().is_some_and(|details| details.wanted.as_deref() == Some("on-demand"));
-        let is_certified = certificate.is_some_and(is_settled) && facts.origin.passes > before;
+        let is_certified = certificate.is_some_and(Certificate::is_settled) && facts.origin.passes > before;
         if is_certified && (is_on_demand || is_whole(&facts, certificate)) {
             if let Some(held) = &facts.held {
                 let reason = plain(&held.reason);
@@ -207,15 +207,10 @@ fn newest_certificate(server: &Server, facts: &StatusFacts) -> Result<Option<Cer
     Ok(word.and_then(|word| serde_json::from_value(word).ok()))
 }
 
-/// Whether a copy with this certificate can be complete.
-const fn is_settled(certificate: Certificate) -> bool {
-    matches!(certificate, Certificate::Full | Certificate::Incremental)
-}
-
 /// Whether the list is certified, and every detail is as new as its summary.
 pub(super) fn is_whole(facts: &StatusFacts, certificate: Option<Certificate>) -> bool {
     let details = facts.details.as_ref();
-    certificate.is_some_and(is_settled) && details.is_some_and(|details| details.current == details.of)
+    certificate.is_some_and(Certificate::is_settled) && details.is_some_and(|details| details.current == details.of)
 }
 
 /// The counted thing, how many of it are done, and how many there are.

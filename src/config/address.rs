@@ -126,9 +126,14 @@ impl fmt::Debug for BaseUrl {
     }
 }
 
+/// The host of a URL, an IPv6 address without its brackets.
+pub(super) fn unbracketed(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// Whether a host in lower case is this machine, for programs on it alone.
 pub(super) fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let address = unbracketed(host).parse::<IpAddr>();
     address.map_or_else(|_| host == "localhost" || host.ends_with(".localhost"), |ip| ip.to_canonical().is_loopback())
 }
 

@@ -7,14 +7,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::address::{BaseUrl, collide};
+use super::address::{BaseUrl, collide, unbracketed};
 use super::declaration::DeclaresKeys as _;
 use super::errors::{ConfigIssue, ValueSource};
 use super::keys::{ClientIpConfig, TlsConfig};
 use super::object_store::{ObjectStoreUrl, StoreKind};
 use super::proxy::ProxyVariables;
 use super::reader::{KeyReader, join};
-use super::rhythm::too_late;
+use super::rhythm::{oldest, too_late};
 use super::secret::RedisUrl;
 use super::sources::{Merged, Node, Raw, Table};
 use super::units::duration_text;
@@ -202,7 +202,7 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<ConfigIssue> {
         warn("origin.url", &problem);
     }
     let (ttl, copies) = (config.ttl, config.origin.cache_ttl);
-    let oldest = config.bundle.max_age.unwrap_or(Duration::MAX).min(3 * ttl);
+    let oldest = oldest(Use::Mirror, config).unwrap_or(Duration::MAX);
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get);
     if config.usage() != Use::Mirror {
         // Nobody refreshes.
@@ -271,7 +271,7 @@ pub(super) fn own_listener(
     url: &BaseUrl,
     listeners: Vec<(&'static str, SocketAddr)>,
 ) -> Option<(&'static str, SocketAddr)> {
-    let address = url.host().trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+    let address = unbracketed(url.host()).parse::<IpAddr>().ok();
     let address = address.map(|address| address.to_canonical());
     // A connection to an unspecified address goes to this machine.
     let is_here = address.map_or_else(|| url.is_loopback(), |address| address.is_unspecified());

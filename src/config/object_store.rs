@@ -45,6 +45,18 @@ pub(super) enum StorePurpose {
     Follow,
 }
 
+impl StorePurpose {
+    /// The forms of an address.
+    const fn forms(self) -> &'static str {
+        match self {
+            Self::Publish => "`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`",
+            Self::Follow => {
+                "`s3://bucket/prefix`, `gs://...`, `az://...`, `file:///path`, `https://...` or `http://...`"
+            }
+        }
+    }
+}
+
 /// The address of an object store: no user name, no query, no fragment, and no slash at the end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ObjectStoreUrl {
@@ -73,18 +85,15 @@ impl ObjectStoreUrl {
 
     fn parse(text: &str, purpose: StorePurpose) -> Result<Self, String> {
         let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
-        let known = match purpose {
-            StorePurpose::Publish => "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///path",
-            StorePurpose::Follow => "s3://bucket/prefix, gs://..., az://..., file:///path or https://host/path",
-        };
-        let Ok(mut url) = Url::parse(text) else { return refuse(&format!("an address of the form {known}")) };
+        let form = || refuse(&format!("an address of the form {}", purpose.forms().replace('`', "")));
+        let Ok(mut url) = Url::parse(text) else { return form() };
         let kind = match (url.scheme(), purpose) {
             ("s3", _) => StoreKind::S3,
             ("gs", _) => StoreKind::Gcs,
             ("az", _) => StoreKind::Azure,
             ("file", _) => StoreKind::File,
             ("http" | "https", StorePurpose::Follow) => StoreKind::Web,
-            _ => return refuse(&format!("an address of the form {known}")),
+            _ => return form(),
         };
         if !url.username().is_empty() || url.password().is_some() || text.contains('@') {
             return refuse(
@@ -96,7 +105,7 @@ impl ObjectStoreUrl {
         }
         let has_host = url.host_str().is_some_and(|host| !host.is_empty());
         if has_host == (kind == StoreKind::File) || !text.contains("://") {
-            return refuse(&format!("an address of the form {known}"));
+            return form();
         }
         if kind != StoreKind::Web && url.port().is_some() {
             return refuse("an address without a port: set the endpoint in options or environment");
@@ -153,19 +162,19 @@ impl fmt::Debug for ObjectStoreUrl {
 }
 
 pub(super) fn publish_url() -> Values<ObjectStoreUrl> {
-    object_store_url("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`", StorePurpose::Publish)
+    object_store_url(StorePurpose::Publish)
 }
 
 pub(super) fn follow_url() -> Values<ObjectStoreUrl> {
-    object_store_url("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL", StorePurpose::Follow)
+    object_store_url(StorePurpose::Follow)
 }
 
-fn object_store_url(words: &'static str, purpose: StorePurpose) -> Values<ObjectStoreUrl> {
+fn object_store_url(purpose: StorePurpose) -> Values<ObjectStoreUrl> {
     let parse = move |node: &Node| match node.as_text() {
         Some(text) => ObjectStoreUrl::parse(text, purpose),
         None => expected(node, "an address in quotes, such as \"s3://bucket/prefix\""),
     };
-    Values::single(words, parse, ObjectStoreUrl::to_string)
+    Values::single(purpose.forms(), parse, ObjectStoreUrl::to_string)
 }
 
 /// Options of the library's client that this program does not follow, and what holds instead.

@@ -11,7 +11,7 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use url::Url;
 
-use super::address::{brackets, is_loopback, masked};
+use super::address::{brackets, is_loopback, masked, unbracketed};
 use super::errors::quoted;
 use super::reader::KeyReader;
 use super::sources::Node;
@@ -94,7 +94,7 @@ pub(crate) fn proxy_name(proxy: &Intercept) -> String {
 
 /// Whether a cloud's machines ask this host about themselves.
 fn is_metadata(host: &str) -> bool {
-    match host.trim_start_matches('[').trim_end_matches(']').parse() {
+    match unbracketed(host).parse() {
         Ok(IpAddr::V4(address)) => address.is_link_local(),
         Ok(IpAddr::V6(address)) => address.is_unicast_link_local(),
         Err(_) => host.eq_ignore_ascii_case(METADATA),

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::units::{MINUTE, duration_text};
+use super::{Config, Use};
 
 /// How many requests a refresh takes.
 const REFRESH: u32 = 5;
@@ -13,6 +14,12 @@ const REFRESH: u32 = 5;
 /// The age of the data at which the next refresh is due.
 pub(crate) fn due(ttl: Duration) -> Duration {
     ttl.mul_f64(0.7)
+}
+
+/// The age from which on data is not healthy; `None`: at any age it is.
+pub(crate) fn oldest(usage: Use, config: &Config) -> Option<Duration> {
+    let refreshed_within = usage.is_confirmed().then(|| Duration::from_secs(3 * config.ttl.as_secs().max(1)));
+    refreshed_within.into_iter().chain(config.bundle.max_age).min()
 }
 
 /// The longest time between two refreshes. With a `limit` of requests in 60 s they come as they are due until it is used

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::address::{brackets, masked};
+use super::address::{brackets, masked, unbracketed};
 use super::errors::quoted;
 use super::reader::KeyReader;
 use super::sources::Node;
@@ -107,7 +107,7 @@ impl RedisUrl {
     /// Host and port; 6379 by default.
     pub fn address(&self) -> (&str, u16) {
         let host = self.0.host_str().unwrap_or_default();
-        (host.trim_start_matches('[').trim_end_matches(']'), self.0.port().unwrap_or(6379))
+        (unbracketed(host), self.0.port().unwrap_or(6379))
     }
 
     pub fn is_tls(&self) -> bool {

@@ -196,7 +196,7 @@ impl Mirror {
         let now = self.clock.now_mono();
         // Each round waits for the copies that the last one may have read.
         let rounds = TRIES + 1;
-        !facts.certificate.is_some_and(schedule::is_settled)
+        !facts.certificate.is_some_and(Certificate::is_settled)
             && self.status().picture().passes == 0
             && self.schedule.tried.is_some_and(|tried| now.since(tried) + wait <= self.copies.apart() * rounds)
     }

@@ -48,9 +48,10 @@ named! {
 /// The most bytes of `near`, `radius` and `bbox`.
 const MOST_OF_NUMBERS: usize = 200;
 
-/// `radius` where it is absent, and the largest one, in metres: half way round the earth.
-const RADIUS: u32 = 50_000;
-const LARGEST_RADIUS: f64 = 20_038.0;
+/// `radius` where it is absent.
+const RADIUS_METRES: u32 = 50_000;
+/// The largest `radius`: half way round the earth.
+const LARGEST_RADIUS_KM: f64 = 20_038.0;
 
 /// So many units of a coordinate make a degree: a unit is about a centimetre.
 pub const PER_DEGREE: f64 = 1e7;
@@ -165,7 +166,7 @@ impl SearchQuery {
         let bounds = bbox.as_deref().map(bounds).transpose()?;
         let near = match (boxed(near), boxed(radius)) {
             (Some(text), radius_text) => {
-                let radius = radius_text.as_deref().map_or(Ok(RADIUS), metres)?;
+                let radius = radius_text.as_deref().map_or(Ok(RADIUS_METRES), metres)?;
                 let city = is_slug(&text).then(|| text.clone());
                 let point = if city.is_some() { Point { lat: 0, lng: 0 } } else { point(&text)? };
                 Some(Near { point, radius, city, text, radius_text })
@@ -313,7 +314,7 @@ pub(super) fn bounds(text: &str) -> Result<Bounds, QueryError> {
 }
 
 fn metres(text: &str) -> Result<u32, QueryError> {
-    let metres = numbers(text).filter(|[km]| (0.001..=LARGEST_RADIUS).contains(km));
+    let metres = numbers(text).filter(|[km]| (0.001..=LARGEST_RADIUS_KM).contains(km));
     let metres = metres.map(|[km]| (km * 1000.0).round() as u32);
     metres.ok_or_else(|| bad("radius", text, "a number of kilometres from 0.001 to 20038"))
 }

@@ -29,6 +29,13 @@ named! {
     }
 }
 
+impl Certificate {
+    /// Whether no better one is tried for.
+    pub const fn is_settled(self) -> bool {
+        matches!(self, Self::Full | Self::Incremental)
+    }
+}
+
 /// The sync state of one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotMeta {

@@ -3,12 +3,11 @@
 //! Pure. Ordinary requests that find something do not use it. Callers: [`crate::edge::answer`] answers, `mirror::examiner`
 //! compares.
 
-use crate::api::listing::Summary;
 use crate::api::odd::{How, Meaning, Odd, OddQuery, Row, put};
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 
-use super::dataset::{Dataset, Doubt};
+use super::dataset::{Dataset, Doubt, Found};
 
 /// The result of an odd query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +42,12 @@ pub(crate) enum Decision {
 
 impl Applied {
     /// The total, and the listings of the page.
-    pub(crate) fn find<'a>(&self, dataset: &'a Dataset) -> Result<(u64, Vec<&'a Summary>), Doubt> {
+    pub(crate) fn find<'a>(&self, dataset: &'a Dataset) -> Result<Found<'a>, Doubt> {
         if self.empty == Empty::List {
-            return Ok((0, Vec::new()));
+            return Ok(Found { total: 0, items: Vec::new() });
         }
         let found = dataset.find_most(&self.query)?;
-        Ok((found.total, if self.empty == Empty::Page { Vec::new() } else { found.items }))
+        Ok(if self.empty == Empty::Page { Found { items: Vec::new(), ..found } } else { found })
     }
 }
 

@@ -47,14 +47,7 @@ pub(crate) fn odd_list(
     public_url: &str,
     pin: Option<&str>,
 ) -> Result<Reply, Doubt> {
-    let dataset = &published.dataset;
-    let (total, items) = applied.find(dataset)?;
-    let query = &applied.query;
-    let frame = published.frame_of(query);
-    let page = ListPage { frame, envelope_hash: dataset.envelope_hash, query, total, items };
-    let link =
-        links::list(published.license.as_deref(), (query, published.meta.form.page_size), total, public_url, pin);
-    Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))
+    Ok(list(published, &applied.query, applied.find(&published.dataset)?, public_url, pin))
 }
 
 pub(crate) fn taxonomy(published: &Snapshot, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {

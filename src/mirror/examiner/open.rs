@@ -8,7 +8,7 @@ use crate::api::odd::{How, Meaning, Odd, Row};
 use crate::api::query::{self, ListQuery};
 use crate::api::shape::Shape;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::dataset::{Dataset, Found};
 use crate::data::snapshot::membership::Positions;
 use crate::data::snapshot::odd::apply;
 
@@ -114,7 +114,7 @@ impl OpenCase {
         let Some((rest, odd)) = &self.list else { return Some(Vec::new()) };
         let explains = |meaning: &Meaning| {
             let Some(applied) = apply(*meaning, rest, odd, dataset, page_size) else { return false };
-            let Ok((of, ours)) = applied.find(dataset) else { return false };
+            let Ok(Found { total: of, items: ours }) = applied.find(dataset) else { return false };
             // A page that is not full does not show its size.
             let size = u64::from(applied.query.per_page);
             let is_size =

@@ -23,7 +23,7 @@ use super::super::refresh::ProbeShape;
 use super::amend::newly_doubtful;
 use super::publish::{Candidate, List, Proof};
 use super::reading::FullReading;
-use super::schedule::{Doing, Next, TaskPurpose, is_settled, longest_pause};
+use super::schedule::{Doing, Next, TaskPurpose, longest_pause};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
 /// Store key of the start of an unfinished reading.
@@ -118,7 +118,7 @@ impl Mirror {
             let candidate = Candidate { list, is_amended: false, until_ms: pass.until_ms(), tries: 0, proof: None };
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
-        let is_newest_settled = self.certificate().is_some_and(is_settled);
+        let is_newest_settled = self.certificate().is_some_and(Certificate::is_settled);
         if reading.round >= TRIES {
             if !is_newest_settled || is_news {
                 let proof = Proof::open("no closing round proved that all pages are of one instant", pass.until_ms());

@@ -11,6 +11,7 @@ use crate::api::listing::ListingId;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::clock::backoff::doubled;
+use crate::config::rhythm;
 use crate::data::snapshot::meta::Certificate;
 use crate::origin::budget::CrawlWork;
 use crate::origin::status::OriginState;
@@ -70,11 +71,6 @@ const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// A wait that is long enough for something else.
 const LONG: Duration = Duration::from_secs(30);
-
-/// Whether the mirror tries for no better certificate.
-pub(super) const fn is_settled(certificate: Certificate) -> bool {
-    matches!(certificate, Certificate::Full | Certificate::Incremental)
-}
 
 /// The least time between scheduled refreshes.
 pub(super) fn least_pause(ttl: Duration) -> Duration {
@@ -265,7 +261,7 @@ impl Schedule {
         let asked_in = (self.is_pass_asked && !is_first).then_some(Duration::ZERO);
         let refresh_in = (!is_first && !follows).then(|| self.refresh_in(now, facts));
         let continue_in = begun.map(|(_, wait)| wait);
-        let is_open = begun.is_none() && !facts.certificate.is_some_and(is_settled);
+        let is_open = begun.is_none() && !facts.certificate.is_some_and(Certificate::is_settled);
         // An earlier attempt in this process was held back, or got no better certificate.
         let patience = |tried| facts.patience.saturating_sub(now.since(tried)).max(self.flips.wait(now));
         let settle_in = is_open.then(|| self.tried.filter(|_| !is_first).map_or(Duration::ZERO, patience));
@@ -295,7 +291,7 @@ impl Schedule {
             return self.refresh.wait(now);
         }
         let Some(looked) = self.looked else { return Duration::ZERO };
-        let (latest, since) = (facts.ttl.mul_f64(0.7), now.since(looked));
+        let (latest, since) = (rhythm::due(facts.ttl), now.since(looked));
         let by_age = latest.saturating_sub(facts.age);
         by_age.max(least_pause(facts.ttl).saturating_sub(since)).min(latest.saturating_sub(since))
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
-use crate::config::rhythm::too_late;
-use crate::config::{Config, Use};
+use crate::config::Use;
+use crate::config::rhythm::{oldest, too_late};
 use crate::data::snapshot::verdicts::table::State;
 use crate::origin::budget::Budget;
 use crate::origin::status::{Picture, Progress};
@@ -19,12 +19,6 @@ use crate::telemetry::lines::standard_error;
 use crate::words::counted;
 
 use super::status::Status;
-
-/// The age from which on data is not healthy; `None`: at any age it is.
-pub(super) fn oldest(usage: Use, config: &Config) -> Option<Duration> {
-    let refreshed_within = usage.is_confirmed().then(|| Duration::from_secs(3 * config.ttl.as_secs().max(1)));
-    refreshed_within.into_iter().chain(config.bundle.max_age).min()
-}
 
 fn too_few_threads(refused: u64) -> Option<Finding> {
     (refused > 0).then(|| {

@@ -10,10 +10,9 @@ use tokio::time::Instant;
 
 use crate::api::shape::TermName;
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::config::{OriginConfig, Settings, Use};
+use crate::config::{OriginConfig, Settings, Use, rhythm};
 use crate::data::cache::Cache;
 use crate::data::details::Details;
-use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::SnapshotPointer;
 use crate::data::snapshot::verdicts::table::State;
 use crate::data::snapshots::Snapshots;
@@ -39,7 +38,6 @@ use super::facts::{
     AdminFacts, BudgetFacts, CacheFacts, ConnectionFacts, DetailFacts, LimitFacts, OriginFacts, ParityFacts,
     RollbackFacts, SnapshotFacts, StatusFacts, TermFacts, TlsFacts,
 };
-use super::health;
 use super::process::Process;
 use super::reload::Reloads;
 use super::socket::SocketState;
@@ -96,8 +94,7 @@ impl Status {
     pub(crate) fn is_settled(&self) -> bool {
         let (Some(published), Some(details)) = (self.current.get(), self.details.as_ref()) else { return false };
         let looked = matches!(self.picture().state, OriginState::Changed | OriginState::Unchanged);
-        let is_certified = matches!(published.meta.certificate, Certificate::Full | Certificate::Incremental);
-        is_certified && looked && details.is_complete(&published.dataset)
+        published.meta.certificate.is_settled() && looked && details.is_complete(&published.dataset)
     }
 
     pub(crate) fn facts(&self) -> StatusFacts {
@@ -138,7 +135,7 @@ impl Status {
             of: dataset.len() as u64,
             wanted: self.wants_all().map(|all| if all { "all" } else { "on-demand" }.to_owned()),
         });
-        let oldest = health::oldest(self.usage, &config);
+        let oldest = rhythm::oldest(self.usage, &config);
         let (bytes, entries) = self.cache.size();
         let (counted, not_modified) = self.telemetry.answer_groups();
         let groups = Group::ALL.into_iter().map(Group::as_str).zip(counted).chain([("not_modified", not_modified)]);

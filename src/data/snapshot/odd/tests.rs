@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
+use crate::api::listing::Summary;
 use crate::api::page::Envelope;
 use crate::api::query::Parameters;
 use crate::data::snapshot::content::Content;
@@ -44,7 +45,7 @@ fn selected(data: &Dataset, meaning: Meaning, raw: &str) -> Option<(u64, usize, 
     };
     match decision {
         Decision::List(applied) => {
-            let (total, items) = applied.find(data).unwrap();
+            let Found { total, items } = applied.find(data).unwrap();
             Some((total, items.len(), items.first().map(|item| item.id.0)))
         }
         Decision::AsAsked => Some((data.find(&query(raw)).unwrap().total, 0, None)),
