@@ -96,7 +96,12 @@ pub(crate) struct RequestInfo {
 impl Responder {
     /// Decides on a request, and makes the answer if the origin does not, as soon as the client has read enough of its
     /// others. Fails if it does not in time.
-    pub(crate) async fn respond(&self, in_force: &InForce, view: &View<'_>, unread: &Backlog) -> Result<Decided, Slow> {
+    pub(crate) async fn respond(
+        &self,
+        in_force: &InForce,
+        view: &View<'_>,
+        backlog: &Backlog,
+    ) -> Result<Decided, Slow> {
         let InForce { rules, constant_headers } = in_force;
         let (began, mut now) = self.clock.read();
         let incoming = Incoming::read(view, rules);
@@ -111,8 +116,8 @@ impl Responder {
         let Admitted { admission, route, client, limit, conditional, trail } = incoming.admit(began, decided);
         let is_made = matches!(&admission, Admission::Admitted { target, .. }
             if !matches!(target, Target::Probe(_)));
-        if is_made && !unread.has_room() {
-            Box::pin(unread.room()).await?;
+        if is_made && !backlog.has_room() {
+            Box::pin(backlog.room()).await?;
             now = self.clock.now();
         }
         let passes = route == RouteLabel::Other && self.proxy.is_some();
@@ -136,7 +141,7 @@ impl Responder {
                 Target::Moved(to) => documents::moved(plain(), to),
                 Target::Probe(probe) => documents::probe(plain(), self.finder.probed(probe, self.telemetry.stops())),
                 Target::Document(wanted) => {
-                    let found = Box::pin(self.finder.document(wanted, coding, client, unread)).await;
+                    let found = Box::pin(self.finder.document(wanted, coding, client, backlog)).await;
                     self.compose(
                         constant_headers,
                         asked(coding, self.clock.now()),

@@ -115,7 +115,7 @@ impl Finder {
         mut wanted: WantedDocument,
         coding: Coding,
         client: IpAddr,
-        unread: &Backlog,
+        backlog: &Backlog,
     ) -> Result<Found, Problem> {
         let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted
@@ -181,11 +181,11 @@ impl Finder {
             // Never closed.
             let turn = self.rendering.take(Some(household), 1).await;
             // What was made while this one waited fills the room. Others have their turn until it is read.
-            if unread.has_room() {
+            if backlog.has_room() {
                 break turn;
             }
             drop(turn);
-            unread.room().await?;
+            backlog.room().await?;
         };
         let rendering = blocking(move || {
             // It ends with the work: a client that leaves must not begin more of it.

@@ -218,7 +218,7 @@ impl Backlog {
         for room in [&self.connection, household] {
             room.add(bytes, waits);
         }
-        Some(Held { unread: self.clone(), bytes, waits, _large: large })
+        Some(Held { backlog: self.clone(), bytes, waits, _large: large })
     }
 
     /// Counts the body of an answer until the value is dropped; `None` for a proxy.
@@ -288,7 +288,7 @@ impl Backlog {
 /// Bytes that count.
 #[derive(Debug)]
 pub(crate) struct Held {
-    unread: Arc<Backlog>,
+    backlog: Arc<Backlog>,
     bytes: usize,
     waits: bool,
     /// The rest of a large body.
@@ -310,7 +310,7 @@ impl Drop for Excess {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        for room in [Some(&self.unread.connection), self.unread.household.as_deref()].into_iter().flatten() {
+        for room in [Some(&self.backlog.connection), self.backlog.household.as_deref()].into_iter().flatten() {
             room.give_back(self.bytes, self.waits);
         }
     }
@@ -350,14 +350,14 @@ mod tests {
     fn requests_that_wait_take_no_room_from_answers_and_are_bounded_with_them() {
         let household = Arc::new(Quota::of_household(&AllRooms::default()));
         let open: Vec<_> = (0..8).map(|_| Arc::new(Backlog::of(Some(household.clone())))).collect();
-        let mut waiting: Vec<_> = open.iter().map(|unread| unread.wait(OF_CONNECTION)).collect();
-        assert!(open.iter().all(|unread| unread.has_room() && unread.is_overdrawn() && unread.held() == 0));
+        let mut waiting: Vec<_> = open.iter().map(|backlog| backlog.wait(OF_CONNECTION)).collect();
+        assert!(open.iter().all(|backlog| backlog.has_room() && backlog.is_overdrawn() && backlog.held() == 0));
         waiting.pop();
         assert!(!open[0].is_overdrawn());
         let large = open[0].hold(OF_CONNECTION);
         assert!(open[1].is_overdrawn() && open[1].has_room() && !open[0].has_room());
         drop((waiting, large));
-        assert!(open.iter().all(|unread| unread.has_room() && !unread.is_overdrawn()));
+        assert!(open.iter().all(|backlog| backlog.has_room() && !backlog.is_overdrawn()));
     }
 
     #[test]
@@ -387,17 +387,17 @@ mod tests {
 
     #[test]
     fn what_is_there_counts_beyond_the_bounds_and_until_its_last_part_is_gone() {
-        let unread = Arc::new(Backlog::of(Some(Arc::new(Quota::of_household(&AllRooms::default())))));
-        let mut body = unread.carry(Bytes::from(vec![0; 2 * OF_HOUSEHOLD]));
-        assert!(!unread.has_room() && unread.is_overdrawn());
+        let backlog = Arc::new(Backlog::of(Some(Arc::new(Quota::of_household(&AllRooms::default())))));
+        let mut body = backlog.carry(Bytes::from(vec![0; 2 * OF_HOUSEHOLD]));
+        assert!(!backlog.has_room() && backlog.is_overdrawn());
         let part = body.split_to(1);
         drop(body);
-        assert_eq!(unread.held(), OF_BODY);
+        assert_eq!(backlog.held(), OF_BODY);
         drop(part);
-        assert!(unread.has_room() && unread.held() == 0);
-        let full = unread.hold(2 * OF_CONNECTION);
-        assert!(!unread.has_room() && unread.is_overdrawn());
-        assert_eq!(unread.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
+        assert!(backlog.has_room() && backlog.held() == 0);
+        let full = backlog.hold(2 * OF_CONNECTION);
+        assert!(!backlog.has_room() && backlog.is_overdrawn());
+        assert_eq!(backlog.due(), (OF_CONNECTION / 32) as u64, "no more than for a full connection");
         drop(full);
         let proxy = Arc::new(Backlog::of(None));
         let _all = proxy.hold(usize::MAX);

@@ -183,16 +183,16 @@ impl Http1<'_, '_> {
             session.set_server_keepalive(None);
         }
         let has_body = !session.is_body_empty();
-        let (asked, unread) = (view(session.req_header(), self.peer, has_body), self.connection.unread());
-        let (mut answer, info) = match answers.respond(in_force, &asked, unread).await {
+        let (asked, backlog) = (view(session.req_header(), self.peer, has_body), self.connection.backlog());
+        let (mut answer, info) = match answers.respond(in_force, &asked, backlog).await {
             // It came too late: too much waits for the client by now.
-            Ok(Decided::Answered { answer, .. }) if answer.body.bytes().len() > PIECE && unread.is_overdrawn() => {
+            Ok(Decided::Answered { answer, .. }) if answer.body.bytes().len() > PIECE && backlog.is_overdrawn() => {
                 return self.refuse(session.into_inner(), Slow.into()).await;
             }
             Ok(Decided::Answered { answer, info }) => (answer, info),
             Err(slow) => return self.refuse(session.into_inner(), slow.into()).await,
             Ok(Decided::Passes { proxy, target, mut info, limit }) => {
-                let _body = announced(session.req_header()).and_then(|length| unread.hold(length));
+                let _body = announced(session.req_header()).and_then(|length| backlog.hold(length));
                 session.set_read_timeout(Some(READ_TIMEOUT));
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
                 session.set_total_drain_timeout(Some(READ_TIMEOUT));
@@ -236,7 +236,7 @@ impl Http1<'_, '_> {
             (body, _) => {
                 // Less is bounded by the number of connections.
                 let _held = match &body {
-                    Body::Whole(bytes) if bytes.len() > PIECE => unread.hold_body(bytes),
+                    Body::Whole(bytes) if bytes.len() > PIECE => backlog.hold_body(bytes),
                     _ => None,
                 };
                 let mut parts = [&self.buffer[..], body.bytes()].map(IoSlice::new);
@@ -255,7 +255,7 @@ impl Http1<'_, '_> {
 
     /// Sends the head in the buffer, and a body in pieces. Returns how many bytes of the body there were.
     async fn send_rest(&mut self, stream: &mut Stream, rest: Rest, in_chunks: bool) -> (usize, Result<(), Broken>) {
-        let (mut bytes, mut rest) = (0, Ahead::of(rest, self.connection.unread()));
+        let (mut bytes, mut rest) = (0, Ahead::of(rest, self.connection.backlog()));
         let sent = async {
             let mut head = &self.buffer[..];
             loop {

@@ -213,10 +213,10 @@ impl Connections {
         let (busy, asked, leaves) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let seat =
             Arc::new(Seat { since: now.into(), busy, asked, leave: Notify::new(), leaves, closed: Notify::new() });
-        let unread = Arc::new(Backlog::of(household.map(|household| table.one_more_of(household))));
+        let backlog = Arc::new(Backlog::of(household.map(|household| table.one_more_of(household))));
         let place = table.seat(&seat);
         drop(table);
-        Ok(Ok(Connection { connections: self.clone(), seat, place, household, unread }))
+        Ok(Ok(Connection { connections: self.clone(), seat, place, household, backlog }))
     }
 
     /// The server stops: from now on each answer over HTTP/1 says that its connection ends, and connections of HTTP/2 that
@@ -311,7 +311,7 @@ pub(crate) struct Connection {
     seat: Arc<Seat>,
     place: usize,
     household: Option<IpAddr>,
-    unread: Arc<Backlog>,
+    backlog: Arc<Backlog>,
 }
 
 impl Connection {
@@ -326,7 +326,7 @@ impl Connection {
             inner.counters.refused.add(Full::Household(each).as_str(), 1);
             return Err(Full::Household(each));
         }
-        self.unread = Arc::new(Backlog::of(Some(table.one_more_of(household))));
+        self.backlog = Arc::new(Backlog::of(Some(table.one_more_of(household))));
         self.household = Some(household);
         Ok(())
     }
@@ -365,8 +365,8 @@ impl Connection {
     }
 
     /// What is held for its client.
-    pub(crate) fn unread(&self) -> &Arc<Backlog> {
-        &self.unread
+    pub(crate) fn backlog(&self) -> &Arc<Backlog> {
+        &self.backlog
     }
 
     /// Whether the server stops: the next answer is the last.

@@ -219,11 +219,11 @@ impl Exchange {
         &mut self,
         public: &Public,
         answer: &Answer,
-        unread: &Backlog,
+        backlog: &Backlog,
         bytes: usize,
         ends: bool,
     ) -> Result<SendStream<Bytes>, Broken> {
-        if bytes > PIECE && unread.is_overdrawn() {
+        if bytes > PIECE && backlog.is_overdrawn() {
             self.respond.send_reset(Reason::REFUSED_STREAM);
             return Err(Broken);
         }
@@ -261,11 +261,11 @@ impl Exchange {
         public: &Public,
         info: Option<RequestInfo>,
         mut answer: Answer,
-        unread: &Arc<Backlog>,
+        backlog: &Arc<Backlog>,
     ) -> Result<(), Broken> {
         let body = if let Body::Whole(body) = std::mem::take(&mut answer.body) { Some(body) } else { None };
         let bytes = body.as_ref().map_or(0, Bytes::len);
-        let begun = self.begin(public, &answer, unread, bytes, body.is_none());
+        let begun = self.begin(public, &answer, backlog, bytes, body.is_none());
         if let Some(info) = info {
             public.answers.record(&view(&self.request, info.client, false), info, &answer, bytes);
         }
@@ -273,7 +273,7 @@ impl Exchange {
         drop((self.request, self.respond, answer));
         let waits = move || WAITS + trailers(&self.body);
         match (begun, body) {
-            (Ok(mut stream), Some(body)) => write(&mut stream, body, unread, waits).await,
+            (Ok(mut stream), Some(body)) => write(&mut stream, body, backlog, waits).await,
             (begun, _) => begun.map(drop),
         }
     }
@@ -286,7 +286,7 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
     answers: &impl Fn(Exchange, connections::Stream) -> A,
 ) {
     let works = admitted.stream();
-    if admitted.streams() > IN_WORK || admitted.unread().is_overdrawn() {
+    if admitted.streams() > IN_WORK || admitted.backlog().is_overdrawn() {
         // The client opens streams and resets them, again and again, or reads none of its answers.
         tracing::debug!("a stream was refused: too much of its connection or client is still being answered");
         exchange.respond.send_reset(Reason::REFUSED_STREAM);
@@ -301,36 +301,36 @@ async fn begin<A: Future<Output = ()> + Send + 'static>(
 
 async fn answer(public: Arc<Public>, mut exchange: Exchange, peer: IpAddr, works: connections::Stream) {
     let _busy = public.in_flight.enter();
-    let unread = works.connection().unread();
+    let backlog = works.connection().backlog();
     if exchange.is_malformed {
-        let _waits = unread.wait(exchange.weight());
+        let _waits = backlog.wait(exchange.weight());
         let answer = Box::pin(public.answers.refuse(peer, Problem::unreadable())).await;
         // The client may have reset the stream.
-        let _sent = exchange.send(&public, None, answer, unread).await;
+        let _sent = exchange.send(&public, None, answer, backlog).await;
         return;
     }
     let has_body = !exchange.body.is_end_stream() && {
-        let _waits = unread.wait(exchange.weight());
+        let _waits = backlog.wait(exchange.weight());
         Box::pin(exchange.has_body()).await
     };
     let in_force = public.answers.in_force.load_full();
     let decided = {
         let view = view(&exchange.request, peer, has_body);
-        let mut deciding = pin!(public.answers.respond(&in_force, &view, unread));
+        let mut deciding = pin!(public.answers.respond(&in_force, &view, backlog));
         if let Some(decided) = at_once(&mut deciding).await {
             decided
         } else {
-            let _waits = unread.wait(exchange.weight());
+            let _waits = backlog.wait(exchange.weight());
             deciding.await
         }
     };
     drop(in_force);
     let answered = match decided {
         Ok(Decided::Answered { answer, info }) if !matches!(answer.body, Body::Rest(_)) => {
-            exchange.send(&public, Some(info), answer, unread).await
+            exchange.send(&public, Some(info), answer, backlog).await
         }
         // In a box, because most streams need no room for it.
-        Ok(decided) => Box::pin(answer_later(&public, exchange, decided, unread)).await,
+        Ok(decided) => Box::pin(answer_later(&public, exchange, decided, backlog)).await,
         Err(slow) => Err(slow.into()),
     };
     if answered.is_err() {
@@ -343,13 +343,13 @@ async fn answer_later(
     public: &Public,
     mut exchange: Exchange,
     decided: Decided,
-    unread: &Arc<Backlog>,
+    backlog: &Arc<Backlog>,
 ) -> Result<(), Broken> {
-    let waits = unread.wait(exchange.weight());
+    let waits = backlog.wait(exchange.weight());
     let (mut answer, info) = match decided {
         Decided::Answered { answer, info } => (answer, info),
         Decided::Passes { proxy, target, mut info, limit } => {
-            let _body = announced(&exchange.request).and_then(|length| unread.hold(length));
+            let _body = announced(&exchange.request).and_then(|length| backlog.hold(length));
             let incoming = Incoming::Http2(&exchange.request, &mut exchange.body, &mut exchange.respond);
             let answer = public.pass_through(incoming, &proxy, target, limit, &mut info).await?;
             (answer, info)
@@ -360,12 +360,12 @@ async fn answer_later(
         whole => {
             answer.body = whole;
             drop(waits);
-            return exchange.send(public, Some(info), answer, unread).await;
+            return exchange.send(public, Some(info), answer, backlog).await;
         }
     };
     let mut bytes = 0;
-    let sent = match exchange.begin(public, &answer, unread, usize::MAX, false) {
-        Ok(mut stream) => write_rest(&mut stream, rest, unread, &mut bytes).await,
+    let sent = match exchange.begin(public, &answer, backlog, usize::MAX, false) {
+        Ok(mut stream) => write_rest(&mut stream, rest, backlog, &mut bytes).await,
         Err(broken) => Err(broken),
     };
     public.answers.record(&view(&exchange.request, info.client, false), info, &answer, bytes);
@@ -376,10 +376,10 @@ async fn answer_later(
 async fn write_rest(
     stream: &mut SendStream<Bytes>,
     rest: Rest,
-    unread: &Arc<Backlog>,
+    backlog: &Arc<Backlog>,
     bytes: &mut usize,
 ) -> Result<(), Broken> {
-    let mut rest = Ahead::of(rest, unread);
+    let mut rest = Ahead::of(rest, backlog);
     while let Some(piece) = rest.next().await {
         let piece = piece.map_err(|broken| {
             tracing::debug!(%broken, "an answer was sent only in part");
@@ -387,7 +387,7 @@ async fn write_rest(
         })?;
         *bytes += piece.len();
         for (piece, _) in pieces(piece) {
-            rest.during(unread.in_time(write_piece(stream, piece, false, unread))).await??;
+            rest.during(backlog.in_time(write_piece(stream, piece, false, backlog))).await??;
         }
     }
     Ok(stream.send_data(Bytes::new(), true)?)
@@ -398,20 +398,20 @@ async fn write_rest(
 async fn write(
     stream: &mut SendStream<Bytes>,
     body: Bytes,
-    unread: &Arc<Backlog>,
+    backlog: &Arc<Backlog>,
     waits: impl FnOnce() -> usize,
 ) -> Result<(), Broken> {
-    let body = unread.carry(body);
+    let body = backlog.carry(body);
     let mut writing = pin!(async {
         for (piece, ends) in pieces(body) {
-            unread.in_time(write_piece(stream, piece, ends, unread)).await??;
+            backlog.in_time(write_piece(stream, piece, ends, backlog)).await??;
         }
         Ok(())
     });
     if let Some(written) = at_once(&mut writing).await {
         return written;
     }
-    let _waits = unread.wait(waits());
+    let _waits = backlog.wait(waits());
     writing.await
 }
 
@@ -420,7 +420,7 @@ async fn write_piece(
     stream: &mut SendStream<Bytes>,
     mut piece: Bytes,
     ends: bool,
-    unread: &Backlog,
+    backlog: &Backlog,
 ) -> Result<(), Broken> {
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());
@@ -429,7 +429,7 @@ async fn write_piece(
             break;
         }
         // A client that opens its windows byte by byte makes small frames of a large piece.
-        let frame = unread.frame(piece.split_to(capacity.min(piece.len()))).await;
+        let frame = backlog.frame(piece.split_to(capacity.min(piece.len()))).await;
         stream.send_data(frame, false)?;
     }
     if ends {

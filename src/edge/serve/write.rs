@@ -69,9 +69,9 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn of(rest: Rest, unread: &Arc<Backlog>) -> Self {
-        let unread = unread.clone();
-        let counted = rest.map(move |piece| piece.map(|piece| unread.carry(piece)));
+    pub(super) fn of(rest: Rest, backlog: &Arc<Backlog>) -> Self {
+        let backlog = backlog.clone();
+        let counted = rest.map(move |piece| piece.map(|piece| backlog.carry(piece)));
         Self { rest: counted.boxed().fuse(), here: VecDeque::new() }
     }
 

@@ -103,7 +103,7 @@ impl OutboxState {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {
                     self.sent += written;
-                    self.connection.unread().took(written);
+                    self.connection.backlog().took(written);
                 }
             }
         }
@@ -127,11 +127,11 @@ impl OutboxState {
             self.held_up = None;
             return out;
         }
-        let unread = self.connection.unread();
-        let taken = unread.taken();
+        let backlog = self.connection.backlog();
+        let taken = backlog.taken();
         // A few bytes now and then are no progress: a client could hold its connection with them for ever.
-        let waits = (self.waiting.len() - self.sent).max(1).max(unread.held()) as u64;
-        let due = taken + waits.min(unread.due());
+        let waits = (self.waiting.len() - self.sent).max(1).max(backlog.held()) as u64;
+        let due = taken + waits.min(backlog.due());
         let held_up = self.held_up.get_or_insert_with(|| HeldUp {
             limit: Box::pin(sleep(WRITE_TIMEOUT)),
             due,

@@ -85,11 +85,11 @@ fn connect_to(connections: &Connections, peer: Option<IpAddr>, size: usize) -> (
             let answers = move |mut exchange: Exchange, works: connections::Stream| {
                 let (body, made) = (body.clone(), made.clone());
                 async move {
-                    let unread = works.connection().unread();
-                    if unread.room().await.is_ok() {
+                    let backlog = works.connection().backlog();
+                    if backlog.room().await.is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                         let mut stream = exchange.respond.send_response(Response::new(()), false).unwrap();
-                        let _sent = write(&mut stream, body, unread, || WAITS).await;
+                        let _sent = write(&mut stream, body, backlog, || WAITS).await;
                     }
                 }
             };
@@ -411,7 +411,7 @@ async fn answers_that_a_client_does_not_read_are_bounded_for_its_connection_and_
         client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
         client.read_slowly(1 << 20, 128, 1000).await;
         assert_eq!(
-            (client.complete, client.reset.len(), server.admitted.unread().held()),
+            (client.complete, client.reset.len(), server.admitted.backlog().held()),
             (128, 0, 0),
             "window {window}"
         );
@@ -426,11 +426,11 @@ async fn a_large_body_counts_one_mebibyte_until_its_client_has_it() {
     client.begin(0).await;
     client.ask(1, MADE as u32 + 1).await;
     sleep(Duration::from_secs(1)).await;
-    assert_eq!((server.made.load(Ordering::Relaxed), server.admitted.unread().held()), (MADE, OF_CONNECTION));
+    assert_eq!((server.made.load(Ordering::Relaxed), server.admitted.backlog().held()), (MADE, OF_CONNECTION));
     client.gives_back = true;
     client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &USUAL.to_be_bytes()].concat())).await;
     client.read_slowly(1 << 20, MADE + 1, 100).await;
-    assert_eq!((client.complete, client.reset.len(), server.admitted.unread().held()), (MADE + 1, 0, 0));
+    assert_eq!((client.complete, client.reset.len(), server.admitted.backlog().held()), (MADE + 1, 0, 0));
 }
 
 /// A frame costs the HTTP/2 code hundreds of bytes beside its data.
@@ -451,8 +451,9 @@ async fn few_small_frames_wait_for_a_client_that_does_not_read() {
             let mut connection = Builder::new().max_send_buffer_size(PIECE).handshake(ours).await.unwrap();
             while let Some(Ok((_, mut respond))) = connection.accept().await {
                 let mut stream = respond.send_response(Response::new(()), false).unwrap();
-                let (rest, unread) = (futures_util::stream::iter(0..pieces).map(piece.clone()), proxy.unread().clone());
-                tokio::spawn(async move { write_rest(&mut stream, rest.boxed(), &unread, &mut 0).await });
+                let (rest, backlog) =
+                    (futures_util::stream::iter(0..pieces).map(piece.clone()), proxy.backlog().clone());
+                tokio::spawn(async move { write_rest(&mut stream, rest.boxed(), &backlog, &mut 0).await });
             }
         });
         let mut client = Client::new(theirs);
