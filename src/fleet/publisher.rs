@@ -34,7 +34,6 @@ use crate::data::details::Details;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshots::Snapshots;
 use crate::data::snapshots::export::Unsent;
-use crate::data::store::Store;
 use crate::tasks::blocking;
 
 use garbage::Checks;
@@ -66,7 +65,7 @@ pub(crate) struct Publisher {
     others: TrustedKeys,
     /// Where bundles are written before they are sent.
     data_dir: PathBuf,
-    place: BundleStore,
+    store: BundleStore,
     snapshots: Snapshots,
     details: Details,
     clock: Clock,
@@ -106,7 +105,7 @@ impl Publisher {
     /// from now on.
     #[expect(clippy::too_many_arguments, reason = "all that a publisher has")]
     pub(crate) fn over(
-        place: BundleStore,
+        store: BundleStore,
         url: &str,
         config: &Config,
         others: TrustedKeys,
@@ -118,14 +117,14 @@ impl Publisher {
         // The mirror may drop old snapshots before the key is open.
         let last = ledger::last_head(snapshots.store(), url);
         let sequence = last.as_ref().map(|head| head.sequence);
-        let (url, proxy) = (url.to_owned(), place.proxy.clone());
+        let (url, proxy) = (url.to_owned(), store.proxy.clone());
         status.lock().facts = PublishFacts { url: Some(url.clone()), proxy, sequence, ..PublishFacts::default() };
         snapshots.keep_for_chain(last.map(|head| (head.snapshot.clone(), head.end().digest)));
         Self {
             settings: config.publish.clone(),
             others,
             data_dir: config.data_dir.clone(),
-            place,
+            store,
             snapshots,
             details,
             clock,
@@ -217,7 +216,7 @@ impl Publisher {
     async fn check_number(&mut self) -> Result<(), PublishError> {
         let clock = self.clock.now_wall();
         let Some(sequence) = self.sequence.filter(|sequence| is_ahead(*sequence, clock)) else { return Ok(()) };
-        let (store, whose) = (self.store().clone(), self.whose.clone());
+        let (store, whose) = (self.snapshots.store().clone(), self.whose.clone());
         let (kept, _) = blocking(move || Ok::<_, PublishError>(ledger::read(&store, &whose)?)).await?;
         if kept.is_some() {
             return Err(PublishError::Ahead { sequence, clock });
@@ -280,7 +279,7 @@ impl Publisher {
             && self.may_have_details(chain, now_ms)
         {
             let (snapshots, served, details) = (self.snapshots.clone(), served.clone(), self.details.clone());
-            let end = chain.place;
+            let end = chain.position;
             let look = move || {
                 details.flush();
                 Ok::<_, PublishError>(snapshots.unsent_details(&served, end)?)
@@ -330,9 +329,5 @@ impl Publisher {
         self.status.lock().lacks(self.clock.now_mono());
         tracing::debug!(%error, ?pause, "publishing fails");
         self.status.lock().failed(error.as_str(), error.finding(&self.whose.url));
-    }
-
-    fn store(&self) -> &Arc<Store> {
-        self.snapshots.store()
     }
 }

@@ -59,7 +59,7 @@ struct Newest {
 }
 
 pub(crate) struct Follower {
-    pub place: BundleStore,
+    pub store: BundleStore,
     /// Where downloaded files go.
     pub data_dir: PathBuf,
     /// The largest bundle, in bytes.
@@ -184,7 +184,7 @@ impl Follower {
     /// The newest head, read again only if it has changed.
     pub(crate) async fn look(&mut self) -> Result<Arc<Head>, FollowError> {
         let known = self.state.newest.as_ref().filter(|newest| newest.is_settled).map(|newest| &newest.version);
-        let found = self.place.read(&ObjectKey::Head, head::MOST_BYTES, known).await;
+        let found = self.store.read(&ObjectKey::Head, head::MOST_BYTES, known).await;
         let found = found.map_err(|error| match error {
             BundleStoreError::Missing(_) => FollowError::NoHead,
             error => FollowError::BundleStore(error),

@@ -27,11 +27,11 @@ pub(super) fn publisher(config: &Config, core: &Core, status: &PublishStatus) ->
     let Some(Data { snapshots, details, .. }) = core.data() else { return Ok(None) };
     let PublishConfig { url, options, proxy, .. } = &config.publish;
     let Some(url) = url else { return Ok(None) };
-    let place = BundleStore::open(url, options, proxy)
+    let store = BundleStore::open(url, options, proxy)
         .map_err(|error| AppError::ObjectStore { key: "publish.options", why: error.to_string() })?;
     let (others, clock) = (trusted_keys(config)?, core.clock.clone());
     let (url, snapshots, details) = (url.to_string(), snapshots.clone(), details.clone());
-    Ok(Some(Publisher::over(place, &url, config, others, snapshots, details, clock, status.clone())))
+    Ok(Some(Publisher::over(store, &url, config, others, snapshots, details, clock, status.clone())))
 }
 
 /// The follower of `replica.url`, with commands and a state of its own; `None`: it is not set.
@@ -42,15 +42,15 @@ pub(super) fn follower(
     clock: &Clock,
 ) -> Result<Option<Follower>, AppError> {
     let Some(url) = &config.replica.url else { return Ok(None) };
-    let place = BundleStore::open(url, &config.replica.options, &config.replica.proxy)
+    let store = BundleStore::open(url, &config.replica.options, &config.replica.proxy)
         .map_err(|why| AppError::ObjectStore { key: "replica.options", why: why.to_string() })?;
     let status = ReplicaStatus::default();
     {
         let facts = &mut status.lock().facts;
-        (facts.url, facts.proxy) = (Some(url.to_string()), place.proxy.clone());
+        (facts.url, facts.proxy) = (Some(url.to_string()), store.proxy.clone());
     }
     Ok(Some(Follower {
-        place,
+        store,
         data_dir: data_dir.path().to_owned(),
         most: crate::data::bundle::MOST_BYTES,
         snapshots: data.snapshots.clone(),

@@ -21,7 +21,7 @@ impl BundleStore {
     }
 }
 
-fn place(directory: &std::path::Path) -> BundleStore {
+fn store(directory: &std::path::Path) -> BundleStore {
     let text = format!("[publish]\nurl = \"file://{}/a/store\"", directory.display());
     let config = Config::from_text(&text).unwrap().config.publish;
     BundleStore::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap()
@@ -31,47 +31,47 @@ fn journal(n: u8) -> ObjectKey {
     ObjectKey::parse(&format!("journal/{n:016x}")).unwrap()
 }
 
-async fn text(place: &BundleStore, key: &ObjectKey) -> String {
-    let (bytes, _) = place.read(key, 100, None).await.unwrap().expect("there was no condition");
+async fn text(store: &BundleStore, key: &ObjectKey) -> String {
+    let (bytes, _) = store.read(key, 100, None).await.unwrap().expect("there was no condition");
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[tokio::test]
 async fn an_object_is_written_read_listed_and_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(dir.path());
-    assert_eq!(place.list().await.unwrap(), []);
+    let store = store(dir.path());
+    assert_eq!(store.list().await.unwrap(), []);
     assert!(
-        matches!(place.read(&ObjectKey::Head, 100, None).await, Err(BundleStoreError::Missing(key)) if key == "head.json")
+        matches!(store.read(&ObjectKey::Head, 100, None).await, Err(BundleStoreError::Missing(key)) if key == "head.json")
     );
-    place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
+    store.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
     let before = SystemTime::now();
-    assert_eq!(text(&place, &journal(1)).await, "one");
+    assert_eq!(text(&store, &journal(1)).await, "one");
     fs::write(dir.path().join("a/store/journal/foreign"), "x").unwrap();
     fs::write(dir.path().join("a/store/notes.txt"), "x").unwrap();
-    let listed = place.list().await.unwrap();
+    let listed = store.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key, listed[0].bytes), (1, &journal(1), 3));
     let now = before.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
     assert!(listed[0].modified_ms.unsigned_abs().abs_diff(now as u64) < 60_000);
-    place.delete(&journal(1)).await.unwrap();
-    place.delete(&journal(1)).await.unwrap();
-    assert_eq!(place.list().await.unwrap(), []);
+    store.delete(&journal(1)).await.unwrap();
+    store.delete(&journal(1)).await.unwrap();
+    assert_eq!(store.list().await.unwrap(), []);
     assert!(dir.path().join("a/store/notes.txt").exists());
 }
 
 #[tokio::test]
 async fn a_new_object_takes_no_other_s_name_and_leaves_nothing_unfinished() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(dir.path());
-    place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Create).await.unwrap();
-    let again = place.write(&journal(1), Bytes::from_static(b"two"), PutMode::Create).await;
+    let store = store(dir.path());
+    store.write(&journal(1), Bytes::from_static(b"one"), PutMode::Create).await.unwrap();
+    let again = store.write(&journal(1), Bytes::from_static(b"two"), PutMode::Create).await;
     assert!(matches!(again, Err(BundleStoreError::Changed(_))), "{again:?}");
     assert!(matches!(
-        place.write(&ObjectKey::Head, Bytes::new(), impossible()).await,
+        store.write(&ObjectKey::Head, Bytes::new(), impossible()).await,
         Err(BundleStoreError::Unsupported(_))
     ));
     let names = fs::read_dir(dir.path().join("a/store/journal")).unwrap().count();
-    assert_eq!((text(&place, &journal(1)).await.as_str(), names), ("one", 1));
+    assert_eq!((text(&store, &journal(1)).await.as_str(), names), ("one", 1));
 }
 
 fn web_place(url: &str) -> BundleStore {
@@ -109,28 +109,28 @@ async fn an_object_is_the_same_without_a_length_in_chunks_and_compressed_unasked
         ("Content-Encoding: gzip\r\n", &gzip[..]),
         ("Content-Encoding: aws-chunked\r\nContent-Length: 6\r\n", &b"object"[..]),
     ] {
-        let place = answering(answer("200 OK", fields, body)).await;
-        assert_eq!(text(&place, &ObjectKey::Head).await, "object", "{fields}");
+        let store = answering(answer("200 OK", fields, body)).await;
+        assert_eq!(text(&store, &ObjectKey::Head).await, "object", "{fields}");
         assert!(
-            matches!(place.read(&ObjectKey::Head, 5, None).await, Err(BundleStoreError::TooLarge { most: 5, .. })),
+            matches!(store.read(&ObjectKey::Head, 5, None).await, Err(BundleStoreError::TooLarge { most: 5, .. })),
             "{fields}"
         );
-        let mut download = place.download(&journal(1), 0, 6).await.unwrap();
+        let mut download = store.download(&journal(1), 0, 6).await.unwrap();
         assert_eq!(
             (download.bytes, download.next().await.unwrap()),
             (6, Some(Bytes::from_static(b"object"))),
             "{fields}"
         );
         assert!(
-            place.matches::<BundleStoreError>(&journal(1), FileHash::of(b"object"), None).await.unwrap(),
+            store.matches::<BundleStoreError>(&journal(1), FileHash::of(b"object"), None).await.unwrap(),
             "{fields}"
         );
     }
     let part = "Content-Range: bytes 3-5/6\r\n";
-    let place = answering(answer("206 Partial Content", &format!("{part}Content-Length: 3\r\n"), b"ect")).await;
-    assert_eq!(place.download(&journal(1), 3, 6).await.unwrap().next().await.unwrap().unwrap(), "ect");
-    let place = answering(answer("206 Partial Content", &format!("{part}Content-Encoding: gzip\r\n"), &gzip)).await;
-    let begins_again = place.download(&journal(1), 3, 6).await.err();
+    let store = answering(answer("206 Partial Content", &format!("{part}Content-Length: 3\r\n"), b"ect")).await;
+    assert_eq!(store.download(&journal(1), 3, 6).await.unwrap().next().await.unwrap().unwrap(), "ect");
+    let store = answering(answer("206 Partial Content", &format!("{part}Content-Encoding: gzip\r\n"), &gzip)).await;
+    let begins_again = store.download(&journal(1), 3, 6).await.err();
     assert!(matches!(begins_again, Some(BundleStoreError::Unsupported(_))), "{begins_again:?}");
 }
 
@@ -152,11 +152,11 @@ async fn an_object_that_comes_in_drops_is_given_up() {
             });
         }
     });
-    let place = BundleStore { period: Duration::from_secs(2), ..web_place(&url) };
+    let store = BundleStore { period: Duration::from_secs(2), ..web_place(&url) };
     let drips = |error| matches!(error, BundleStoreError::Drips { seconds: 2, bytes: 1.., .. });
-    let read = place.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
+    let read = store.matches(&journal(1), FileHash { bytes: 60_000, blake3: Digest([0; 32]) }, None).await;
     assert!(drips(read.unwrap_err()));
-    assert!(drips(place.read(&ObjectKey::Head, 60_000, None).await.unwrap_err()), "small objects, too");
+    assert!(drips(store.read(&ObjectKey::Head, 60_000, None).await.unwrap_err()), "small objects, too");
 }
 
 /// Whatever a web server answers, nothing is taken for an object that is not one, and every call ends.
@@ -185,10 +185,10 @@ async fn answers_with_odd_framing_are_errors_or_other_objects() {
     let said = futures_util::future::join_all(cases.map(|(status, fields, body)| async move {
         let usual = if fields.contains("yesterday") { "" } else { FIELDS };
         let answer = format!("HTTP/1.1 {status}\r\n{usual}{fields}Connection: close\r\n\r\n{body}");
-        let place = answering(answer.into_bytes()).await;
-        let is_it = place.matches::<BundleStoreError>(&journal(1), object, None).await;
+        let store = answering(answer.into_bytes()).await;
+        let is_it = store.matches::<BundleStoreError>(&journal(1), object, None).await;
         assert!(!is_it.is_ok_and(|is_it| is_it), "{status} {fields}");
-        match place.read(&ObjectKey::Head, 5000, None).await {
+        match store.read(&ObjectKey::Head, 5000, None).await {
             Ok(read) => format!("{:?}", read.map(|(bytes, _)| bytes)),
             Err(error) => error.to_string(),
         }
@@ -218,9 +218,9 @@ async fn answers_with_odd_framing_are_errors_or_other_objects() {
 #[tokio::test(start_paused = true)]
 async fn every_call_to_a_store_that_does_not_answer_ends() {
     let liar = Arc::new(Liar::default());
-    let place = BundleStore { period: Duration::from_secs(90), ..BundleStore::over(liar.clone()) };
+    let store = BundleStore { period: Duration::from_secs(90), ..BundleStore::over(liar.clone()) };
     let one = || Bytes::from_static(b"one");
-    place.write(&journal(1), one(), PutMode::Overwrite).await.unwrap();
+    store.write(&journal(1), one(), PutMode::Overwrite).await.unwrap();
     let file = || {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"one").unwrap();
@@ -231,12 +231,12 @@ async fn every_call_to_a_store_that_does_not_answer_ends() {
     for (lie, expected) in [(L::Hangs, [20, 20, 20, 20, 30, 120]), (L::Stops, [30, 30, 0, 0, 0, 0])] {
         *liar.lie.lock() = Some(lie);
         let calls: [futures_util::future::BoxFuture<'_, Option<BundleStoreError>>; 6] = [
-            Box::pin(async { place.read(&journal(1), 100, None).await.err() }),
-            Box::pin(async { place.matches::<BundleStoreError>(&journal(1), hash, None).await.err() }),
-            Box::pin(async { place.write(&journal(2), one(), PutMode::Overwrite).await.err() }),
-            Box::pin(async { place.delete(&journal(2)).await.err() }),
-            Box::pin(async { place.list().await.err() }),
-            Box::pin(async { place.write_file(&journal(2), file(), 3).await.err() }),
+            Box::pin(async { store.read(&journal(1), 100, None).await.err() }),
+            Box::pin(async { store.matches::<BundleStoreError>(&journal(1), hash, None).await.err() }),
+            Box::pin(async { store.write(&journal(2), one(), PutMode::Overwrite).await.err() }),
+            Box::pin(async { store.delete(&journal(2)).await.err() }),
+            Box::pin(async { store.list().await.err() }),
+            Box::pin(async { store.write_file(&journal(2), file(), 3).await.err() }),
         ];
         for (nth, (call, expected)) in calls.into_iter().zip(expected).enumerate() {
             let begin = tokio::time::Instant::now();
@@ -257,51 +257,51 @@ async fn foreign_objects_below_the_prefix_do_not_hide_ours() {
     for n in 0..=MOST_LISTED {
         store.put(&Path::from(format!("a/foreign/{n}")), "x".into()).await.unwrap();
     }
-    let place =
+    let store =
         BundleStore { store: Arc::new(store), below: Path::from("a"), directory: None, proxy: None, period: PACE };
-    place.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
-    let listed = place.list().await.unwrap();
+    store.write(&journal(1), Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
+    let listed = store.list().await.unwrap();
     assert_eq!((listed.len(), &listed[0].key), (1, &journal(1)));
 }
 
 #[tokio::test]
 async fn a_known_version_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(dir.path());
-    let written = place.write(&ObjectKey::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
-    let (_, read) = place.read(&ObjectKey::Head, 100, None).await.unwrap().unwrap();
+    let store = store(dir.path());
+    let written = store.write(&ObjectKey::Head, Bytes::from_static(b"one"), PutMode::Overwrite).await.unwrap();
+    let (_, read) = store.read(&ObjectKey::Head, 100, None).await.unwrap().unwrap();
     assert_eq!(read, written);
-    assert_eq!(place.read(&ObjectKey::Head, 100, Some(&read)).await.unwrap(), None);
-    place.write(&ObjectKey::Head, Bytes::from_static(b"another"), PutMode::Overwrite).await.unwrap();
+    assert_eq!(store.read(&ObjectKey::Head, 100, Some(&read)).await.unwrap(), None);
+    store.write(&ObjectKey::Head, Bytes::from_static(b"another"), PutMode::Overwrite).await.unwrap();
     assert!(
-        matches!(place.read(&ObjectKey::Head, 100, Some(&read)).await.unwrap(), Some((bytes, _)) if bytes == "another")
+        matches!(store.read(&ObjectKey::Head, 100, Some(&read)).await.unwrap(), Some((bytes, _)) if bytes == "another")
     );
-    assert!(matches!(place.read(&ObjectKey::Head, 6, None).await, Err(BundleStoreError::TooLarge { most: 6, .. })));
+    assert!(matches!(store.read(&ObjectKey::Head, 6, None).await, Err(BundleStoreError::TooLarge { most: 6, .. })));
 }
 
 #[tokio::test]
 async fn a_directory_creates_conditionally_and_does_not_replace_conditionally() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(dir.path());
+    let store = store(dir.path());
     let one = || Bytes::from_static(b"one");
-    let version = place.write(&ObjectKey::Head, one(), PutMode::Create).await.unwrap();
-    assert!(matches!(place.write(&ObjectKey::Head, one(), PutMode::Create).await, Err(BundleStoreError::Changed(_))));
+    let version = store.write(&ObjectKey::Head, one(), PutMode::Create).await.unwrap();
+    assert!(matches!(store.write(&ObjectKey::Head, one(), PutMode::Create).await, Err(BundleStoreError::Changed(_))));
     for condition in [PutMode::Update(version), impossible()] {
-        assert!(matches!(place.write(&ObjectKey::Head, one(), condition).await, Err(BundleStoreError::Unsupported(_))));
+        assert!(matches!(store.write(&ObjectKey::Head, one(), condition).await, Err(BundleStoreError::Unsupported(_))));
     }
 }
 
 #[tokio::test]
 async fn a_file_is_written_in_parts_and_read_from_anywhere() {
     let dir = tempfile::tempdir().unwrap();
-    let place = place(dir.path());
+    let store = store(dir.path());
     let content: Vec<u8> = (0..9_000_000_u32).flat_map(|n| [(n % 251) as u8, (n >> 16) as u8]).collect();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&content).unwrap();
     for (bytes, from) in [(content.len(), 0), (content.len(), 12_345_678), (1000, 999), (1, 0)] {
         file.rewind().unwrap();
-        place.write_file(&journal(2), file.try_clone().unwrap(), bytes as u64).await.unwrap();
-        let mut download = place.download(&journal(2), from, bytes as u64).await.unwrap();
+        store.write_file(&journal(2), file.try_clone().unwrap(), bytes as u64).await.unwrap();
+        let mut download = store.download(&journal(2), from, bytes as u64).await.unwrap();
         assert_eq!(download.bytes, bytes as u64);
         let mut read = Vec::new();
         while let Some(piece) = download.next().await.unwrap() {
@@ -317,7 +317,7 @@ async fn a_file_is_written_in_parts_and_read_from_anywhere() {
 async fn a_directory_that_must_not_be_written_is_forbidden() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "a file where a directory must be").unwrap();
-    let error = place(dir.path()).write(&ObjectKey::Head, Bytes::new(), PutMode::Overwrite).await.unwrap_err();
+    let error = store(dir.path()).write(&ObjectKey::Head, Bytes::new(), PutMode::Overwrite).await.unwrap_err();
     assert!(!error.to_string().is_empty() && !matches!(error, BundleStoreError::Missing(_)), "{error:?}");
 }
 

@@ -124,16 +124,16 @@ pub(super) struct ReadBack {
 
 impl ReadBack {
     /// Begins to read, unless it is reading already.
-    pub(super) fn begin(&mut self, place: &BundleStore, mut doubts: Vec<Doubt>) {
+    pub(super) fn begin(&mut self, store: &BundleStore, mut doubts: Vec<Doubt>) {
         if self.reading.is_some() || doubts.is_empty() {
             return;
         }
         doubts.sort_by_key(|doubt| self.unread.contains(&doubt.key));
-        let place = place.clone();
+        let store = store.clone();
         self.reading = Some(tokio::spawn(async move {
             let (mut verdicts, mut failures) = (Vec::new(), 0);
             for doubt in doubts {
-                let found = place.matches(&doubt.key, doubt.file, None).await;
+                let found = store.matches(&doubt.key, doubt.file, None).await;
                 failures += usize::from(found.is_err());
                 verdicts.push((doubt, found));
                 if failures >= MOST_FAILURES {
@@ -225,7 +225,7 @@ impl Publisher {
     pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
         // A failed check counts, too: the next one waits as long.
         self.checks.at = Some(Instant::now());
-        let listed = self.place.list().await?;
+        let listed = self.store.list().await?;
         // Just before anything is removed.
         let stored = self.look().await?;
         let (Some(own), Some(stored)) = (&self.chain, stored.head()) else { return Ok(()) };
@@ -243,18 +243,18 @@ impl Publisher {
             }
             // Else everything is written again first.
             if !self.checks.is_broken {
-                self.checks.read_back.begin(&self.place, found.doubts);
+                self.checks.read_back.begin(&self.store, found.doubts);
             }
         }
         for key in &found.remove {
-            self.place.delete(key).await?;
+            self.store.delete(key).await?;
         }
         if !found.remove.is_empty() {
             tracing::info!(url = self.whose.url, objects = found.remove.len(), "old objects were removed");
         }
         let keep = self.settings.keep;
-        let place = self.place.clone();
-        blocking(move || Ok::<_, PublishError>(place.sweep(keep)?)).await
+        let store = self.store.clone();
+        blocking(move || Ok::<_, PublishError>(store.sweep(keep)?)).await
     }
 
     /// Notes which objects that were read back are not what the head names.
@@ -303,11 +303,11 @@ impl Publisher {
         let Some((_, known)) = own.objects().find(|(own, _)| own == key) else { return Ok(true) };
         let data_dir = self.data_dir.clone();
         let mut file = blocking(move || Ok::<_, PublishError>(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;
-        if !self.place.matches::<PublishError>(key, known, Some(file.try_clone()?)).await? {
+        if !self.store.matches::<PublishError>(key, known, Some(file.try_clone()?)).await? {
             return Ok(false);
         }
         file.rewind()?;
-        self.place.write_file(key, file, known.bytes).await?;
+        self.store.write_file(key, file, known.bytes).await?;
         Ok(true)
     }
 }

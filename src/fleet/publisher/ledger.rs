@@ -100,7 +100,7 @@ pub(super) fn write(store: &Store, whose: &ChainOwner, chain: &Chain) -> Result<
 /// file was repaired since, or replaced by an older copy, it is not known what such a copy lacks: nothing is marked.
 fn mark(store: &Store, chain: &Chain) -> Result<(), StoreError> {
     let mut states = States::default();
-    states.mark(chain.head.end().digest, MarkAt::Place(chain.place), chain.head.snapshot.clone());
+    states.mark(chain.head.end().digest, MarkAt::Place(chain.position), chain.head.snapshot.clone());
     store.put_states_soon(&states)
 }
 
@@ -117,10 +117,10 @@ mod tests {
     use crate::fleet::head::FileHash;
     use crate::fleet::tests::head;
 
-    fn chain(place: Option<ChangePosition>) -> Chain {
+    fn chain(position: Option<ChangePosition>) -> Chain {
         let (head, file) = (head(7, 1, 1), FileHash::of(b"x"));
         let (content, evidence) = (file.blake3, Some(file.blake3));
-        Chain { head, content, evidence, place, full_ms: 1, last_ms: 2, signatures: vec![file] }
+        Chain { head, content, evidence, position, full_ms: 1, last_ms: 2, signatures: vec![file] }
     }
 
     fn whose(url: &str) -> ChainOwner {
@@ -160,9 +160,9 @@ mod tests {
 
         let store = open();
         assert_eq!(read(&store, &ours).unwrap(), (Some(7), Some(chain.clone())));
-        assert!(store.knows_place(chain.place.unwrap()).unwrap());
+        assert!(store.knows_place(chain.position.unwrap()).unwrap());
         let mark = store.mark(chain.head.end().digest).unwrap().unwrap();
-        assert_eq!((mark.place, &mark.snapshot), (chain.place, &chain.head.snapshot));
+        assert_eq!((mark.place, &mark.snapshot), (chain.position, &chain.head.snapshot));
         store.heal(None).unwrap();
         for _ in 0..2 {
             assert_eq!(read(&store, &ours).unwrap(), (Some(7), Some(chain.clone())));

@@ -116,8 +116,8 @@ pub(super) struct Chain {
     #[serde(default)]
     pub evidence: Option<Digest>,
     /// Details that have changed since come with the next bundle. `None`: all.
-    #[serde(default)]
-    pub place: Option<ChangePosition>,
+    #[serde(default, rename = "place")]
+    pub position: Option<ChangePosition>,
     /// When its full bundle was written, by our clock; milliseconds since the epoch.
     pub full_ms: i64,
     pub last_ms: i64,
@@ -140,17 +140,25 @@ impl Chain {
         match (before.cloned(), bundle) {
             (
                 Some(Self { head: Head { full, mut deltas, .. }, mut signatures, full_ms, .. }),
-                Some((named, signature, place)),
+                Some((named, signature, position)),
             ) if named.base.is_some() => {
                 deltas.push(named);
                 signatures.extend(signature);
-                Some(Self { head: head(full, deltas), content, evidence, place, full_ms, last_ms: now_ms, signatures })
+                Some(Self {
+                    head: head(full, deltas),
+                    content,
+                    evidence,
+                    position,
+                    full_ms,
+                    last_ms: now_ms,
+                    signatures,
+                })
             }
-            (_, Some((named, signature, place))) => Some(Self {
+            (_, Some((named, signature, position))) => Some(Self {
                 head: head(named, Vec::new()),
                 content,
                 evidence,
-                place,
+                position,
                 full_ms: now_ms,
                 last_ms: now_ms,
                 signatures: signature.into_iter().collect(),

@@ -114,7 +114,7 @@ impl Publisher {
         let Some(chain) = Chain::with(before, bundle, offer, sequence, now_ms) else { return Ok(()) };
         let is_anew = made.as_ref().is_some_and(|made| made.named.base.is_none());
         if is_anew || before.is_none_or(|before| before.head.journal != chain.head.journal) {
-            self.place.write(&chain.head.journal.key(), journal.clone(), PutMode::Overwrite).await?;
+            self.store.write(&chain.head.journal.key(), journal.clone(), PutMode::Overwrite).await?;
         }
         let is_longer = made.is_some();
         if is_longer {
@@ -170,13 +170,13 @@ impl Publisher {
         let (snapshots, served) = (self.snapshots.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.data_dir.clone());
         let details = self.details.clone();
-        let base = base.map(|Chain { head, place, .. }| (head.end().digest, head.snapshot.clone(), *place));
+        let base = base.map(|Chain { head, position, .. }| (head.end().digest, head.snapshot.clone(), *position));
         blocking(move || {
             // So that they can be exported. Failures of the disk are reported elsewhere.
             details.flush();
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
             let count = |dataset: &Dataset| details.counts(dataset);
-            let after = base.as_ref().map(|(_, snapshot, place)| (snapshot, *place));
+            let after = base.as_ref().map(|(_, snapshot, position)| (snapshot, *position));
             let link = snapshots.export_link(&mut file, &served, after, keeps_evidence, &count)?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
@@ -196,10 +196,10 @@ impl Publisher {
     async fn send(&self, made: &Made) -> Result<(), PublishError> {
         let key = made.named.key();
         let file = made.file.try_clone()?;
-        self.place.write_file(&key, file, made.named.bytes).await?;
+        self.store.write_file(&key, file, made.named.bytes).await?;
         if let Some(signature) = &made.signature {
             let text = Bytes::from(signature.clone().into_bytes());
-            self.place.write(&key.signature(), text, PutMode::Overwrite).await?;
+            self.store.write(&key.signature(), text, PutMode::Overwrite).await?;
         }
         let kind = if made.named.base.is_some() { ObjectKind::Delta } else { ObjectKind::Full };
         self.status.lock().wrote(kind, made.named.bytes);
@@ -208,7 +208,7 @@ impl Publisher {
 
     /// Writes the ledger. Without it a restart begins a new chain, so a full disk does not stop the publisher.
     async fn record(&self, chain: &Chain) {
-        let (store, whose, chain) = (self.store().clone(), self.whose.clone(), chain.clone());
+        let (store, whose, chain) = (self.snapshots.store().clone(), self.whose.clone(), chain.clone());
         let write = move || ledger::write(&store, &whose, &chain);
         let written = blocking(move || write().map_err(PublishError::from)).await;
         if let Err(error) = written {
@@ -218,7 +218,7 @@ impl Publisher {
 
     /// Reads the head, each time as a whole: whoever alters it may keep what tells its versions apart.
     pub(super) async fn look(&self) -> Result<InStore, PublishError> {
-        match self.place.read(&ObjectKey::Head, head::MOST_BYTES, None).await {
+        match self.store.read(&ObjectKey::Head, head::MOST_BYTES, None).await {
             Ok(None) | Err(BundleStoreError::Missing(_)) => Ok(InStore::Missing),
             Ok(Some((file, version))) => {
                 let head = match Head::read(&file, &self.trusted, self.clock.now_wall()) {
@@ -300,15 +300,15 @@ impl Publisher {
         }
         let has_conditions = *self.has_conditions.get_or_insert(false);
         // Of a directory everybody knows it.
-        self.status.lock().has_no_conditions = !has_conditions && !self.place.is_directory();
+        self.status.lock().has_no_conditions = !has_conditions && !self.store.is_directory();
         Ok(())
     }
 
     async fn put(&self, file: &Bytes, mode: PutMode) -> Result<(), BundleStoreError> {
-        let written = match self.place.write(&ObjectKey::Head, file.clone(), mode.clone()).await {
+        let written = match self.store.write(&ObjectKey::Head, file.clone(), mode.clone()).await {
             // It replaces conditionally and does not create conditionally.
             Err(BundleStoreError::Unsupported(_)) if mode == PutMode::Create => {
-                self.place.write(&ObjectKey::Head, file.clone(), PutMode::Overwrite).await
+                self.store.write(&ObjectKey::Head, file.clone(), PutMode::Overwrite).await
             }
             written => written,
         };

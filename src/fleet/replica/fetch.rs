@@ -77,14 +77,14 @@ impl Follower {
             return Ok(file);
         }
         let key = named.key();
-        let mut download = match self.place.download(&key, here, named.bytes).await {
+        let mut download = match self.store.download(&key, here, named.bytes).await {
             // A server that does not send parts of files.
             Err(BundleStoreError::Unsupported(_)) if here > 0 => {
                 file.set_len(0).map_err(disk)?;
                 file.seek(SeekFrom::Start(0)).map_err(disk)?;
                 here = 0;
                 self.status.lock().downloads(DownloadProgress { what: what.to_owned(), done: 0, of: named.bytes });
-                self.place.download(&key, 0, named.bytes).await?
+                self.store.download(&key, 0, named.bytes).await?
             }
             other => other?,
         };
@@ -145,7 +145,7 @@ impl Follower {
         if named.bytes > codec::MOST_BYTES {
             return Err(wrong(BadJournal::TooLarge.to_string()));
         }
-        let Some((bytes, _)) = self.place.read(&key, named.bytes, None).await? else {
+        let Some((bytes, _)) = self.store.read(&key, named.bytes, None).await? else {
             return Err(wrong("there is none".to_owned()));
         };
         self.status.lock().received(bytes.len() as u64);

@@ -19,7 +19,7 @@ impl Replica {
 
     fn on(machine: Machine, liar: Arc<Liar>, trusted: &TrustedKeys) -> Self {
         let follower = Follower {
-            place: BundleStore::over(liar),
+            store: BundleStore::over(liar),
             data_dir: machine.path(),
             most: crate::data::bundle::MOST_BYTES,
             snapshots: machine.snapshots.clone(),

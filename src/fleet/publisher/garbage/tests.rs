@@ -18,7 +18,7 @@ const NOW: i64 = 1_790_000_000_000;
 const KEEP: i64 = 1000;
 
 fn chain(head: &Head, signatures: Vec<FileHash>) -> Chain {
-    Chain { head: head.clone(), content: digest(0), evidence: None, place: None, full_ms: 0, last_ms: 0, signatures }
+    Chain { head: head.clone(), content: digest(0), evidence: None, position: None, full_ms: 0, last_ms: 0, signatures }
 }
 
 /// A chain of a full bundle `n` and a delta, both with signatures.
@@ -117,7 +117,7 @@ fn chain_of_texts(deltas: u8) -> Chain {
 /// An object store in a directory.
 struct Directory {
     dir: tempfile::TempDir,
-    place: BundleStore,
+    store: BundleStore,
 }
 
 impl Directory {
@@ -126,8 +126,8 @@ impl Directory {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("[publish]\nurl = \"file://{}\"", dir.path().display());
         let config = Config::from_text(&text).unwrap().config.publish;
-        let place = BundleStore::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
-        let this = Self { dir, place };
+        let store = BundleStore::open(&config.url.unwrap(), &config.options, &config.proxy).unwrap();
+        let this = Self { dir, store };
         let keys: Vec<ObjectKey> = own.objects().map(|(key, _)| key).collect();
         let last = std::iter::repeat(TEXTS[2]);
         for (key, text) in keys.iter().zip(TEXTS.into_iter().chain(last)) {
@@ -138,7 +138,7 @@ impl Directory {
 
     async fn write(&self, key: &ObjectKey, text: &'static str) {
         let text = Bytes::from_static(text.as_bytes());
-        self.place.write(key, text, PutMode::Overwrite).await.unwrap();
+        self.store.write(key, text, PutMode::Overwrite).await.unwrap();
     }
 
     /// From now on this object cannot be read: it is a link to itself.
@@ -151,7 +151,7 @@ impl Directory {
     /// Reads the objects of a chain back.
     async fn judged(&self, reads: &mut ReadBack, own: &Chain) -> Vec<ObjectKey> {
         let doubts = own.objects().map(|(key, file)| Doubt { key, tag: None, file });
-        reads.begin(&self.place, doubts.collect());
+        reads.begin(&self.store, doubts.collect());
         while !reads.is_done() {
             tokio::task::yield_now().await;
         }

@@ -23,7 +23,7 @@ fn chain(deltas: u8) -> Chain {
     head.deltas.iter_mut().for_each(|delta| delta.bytes = 10);
     let (content, evidence) = (digest(50), Some(digest(60)));
     let (full_ms, last_ms) = (NOW - 3_600_000, NOW - 3_600_000);
-    Chain { head, content, evidence, place: None, full_ms, last_ms, signatures: Vec::new() }
+    Chain { head, content, evidence, position: None, full_ms, last_ms, signatures: Vec::new() }
 }
 
 fn offer() -> Offer {
