@@ -89,10 +89,10 @@ struct SnapshotsState {
     newest: SnapshotPointer,
     clock: Clock,
     policy: Policy,
-    /// The one lock of writers, who wait for the disk under it. Always taken before `held`.
+    /// The one lock of writers, who wait for the disk under it. Always taken before `reserved`.
     writer: Mutex<()>,
     /// Nobody waits for the disk under this lock: an export may end in a thread that must not block.
-    held: Mutex<Reserved>,
+    reserved: Mutex<Reserved>,
     earlier: EarlierSnapshots,
     verdicts: Verdicts,
 }
@@ -180,8 +180,8 @@ impl Snapshots {
     /// Without data before [`Snapshots::restore`]. `current`: what clients get.
     pub fn new(store: Arc<Store>, current: SnapshotPointer, policy: Policy, clock: Clock) -> Self {
         let newest = current.to_newest();
-        let (writer, held, earlier, verdicts) = Default::default();
-        Self(Arc::new(SnapshotsState { store, current, newest, clock, policy, writer, held, earlier, verdicts }))
+        let (writer, reserved, earlier, verdicts) = Default::default();
+        Self(Arc::new(SnapshotsState { store, current, newest, clock, policy, writer, reserved, earlier, verdicts }))
     }
 
     pub fn current(&self) -> &SnapshotPointer {

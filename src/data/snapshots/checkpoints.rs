@@ -86,7 +86,7 @@ impl Snapshots {
         if let Some(ChangePosition { epoch, place }) = self.store().epoch_place()? {
             let _ = write!(token, "-{epoch:016x}-{place}");
         }
-        let published = self.0.held.lock().chained.as_ref().map(|(_, bundle)| bundle.to_string());
+        let published = self.0.reserved.lock().chained.as_ref().map(|(_, bundle)| bundle.to_string());
         for bundle in published.into_iter().chain(self.stand()?.digest) {
             if self.store().mark(&bundle)?.is_some_and(|mark| mark.snapshot == shown.dataset.id) {
                 let _ = write!(token, "-{bundle}");
@@ -98,7 +98,7 @@ impl Snapshots {
 
     /// Forgets marks of snapshots that are not kept and from which no journal leads on, and the earliest of too many.
     pub(super) fn forget_marks(&self, view: &View, journal: &Journal, states: &mut States) -> Result<(), StoreError> {
-        let chain = self.0.held.lock().chained.clone();
+        let chain = self.0.reserved.lock().chained.clone();
         let shown: Vec<_> =
             [&view.current, &view.newest].into_iter().flatten().map(|shown| &shown.dataset.id).collect();
         let mut known: HashSet<&SnapshotId> = journal.entries().flat_map(|entry| [&entry.from, &entry.to]).collect();

@@ -41,14 +41,14 @@ pub(super) struct Hold(Snapshots, u64);
 
 impl Hold {
     pub(super) fn on(snapshots: &Snapshots, seq: u64) -> Self {
-        snapshots.0.held.lock().exporting.push(seq);
+        snapshots.0.reserved.lock().exporting.push(seq);
         Self(snapshots.clone(), seq)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let exporting = &mut self.0.0.held.lock().exporting;
+        let exporting = &mut self.0.0.reserved.lock().exporting;
         if let Some(at) = exporting.iter().position(|seq| *seq == self.1) {
             exporting.swap_remove(at);
         }
@@ -301,7 +301,7 @@ impl Snapshots {
     /// Keeps the newest stored copy of a snapshot and the mark of a bundle, from now on instead of those named before: the
     /// next link builds on the snapshot, and copies elsewhere on the mark.
     pub(crate) fn keep_for_chain(&self, end: Option<(SnapshotId, Digest)>) {
-        self.0.held.lock().chained = end;
+        self.0.reserved.lock().chained = end;
     }
 }
 

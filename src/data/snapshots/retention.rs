@@ -26,15 +26,15 @@ const DAY_MS: i64 = 86_400_000;
 
 /// The sequence numbers of the snapshots that stay: the newest ones, at least one, the last of each day, and needed ones. Of
 /// several with the same content, the newest is enough.
-fn staying(view: &View, held: &Reserved, policy: &MirrorConfig) -> Vec<u64> {
-    let chained = held.chained.as_ref().map(|(snapshot, _)| snapshot.as_str());
+fn staying(view: &View, reserved: &Reserved, policy: &MirrorConfig) -> Vec<u64> {
+    let chained = reserved.chained.as_ref().map(|(snapshot, _)| snapshot.as_str());
     let is_named = |id: &str| view.pins.contains(id) || view.exports.iter().any(|own| own == id) || chained == Some(id);
     let (mut ids, mut days, mut staying) = (HashSet::new(), HashSet::new(), Vec::new());
     for kept in &view.kept {
         let is_first = ids.insert(&kept.id);
         let place = ids.len();
         let is_needed =
-            view.is_current(kept) || held.exporting.contains(&kept.seq) || is_first && is_named(kept.id.as_str());
+            view.is_current(kept) || reserved.exporting.contains(&kept.seq) || is_first && is_named(kept.id.as_str());
         let day = kept.meta.published_ms.div_euclid(DAY_MS);
         let is_last_of_day = is_first && days.len() < policy.keep_daily as usize && days.insert(day);
         if is_needed || is_last_of_day || is_first && place <= policy.keep.max(1) as usize {
@@ -185,9 +185,9 @@ impl Snapshots {
     pub fn tidy(&self) -> Result<(), StoreError> {
         let mut change = self.change();
         // An export that begins later has its snapshot in memory. If that is dropped here, only its record fails.
-        let held = self.0.held.lock().clone();
-        let staying = staying(&change.view, &held, &self.0.policy.settings.load().mirror);
-        // `held` is free again: the collection waits for the disk.
+        let reserved = self.0.reserved.lock().clone();
+        let staying = staying(&change.view, &reserved, &self.0.policy.settings.load().mirror);
+        // `reserved` is free again: the collection waits for the disk.
         let dropped = self.0.store.collect_garbage(&staying)?.snapshots;
         change.view.kept.retain(|kept| !dropped.contains(&kept.seq));
         let forgotten = self.forget_changes(&mut change);
