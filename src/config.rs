@@ -80,7 +80,7 @@ impl Examined {
     /// set these keys there, so one of them must be known, unless `is_known` is true.
     pub fn excuse(&mut self, needed: &[&str], is_known: bool) -> Vec<ConfigIssue> {
         let is_known = is_known || needed.iter().any(|key| self.is_set(key));
-        let matters = |error: &ConfigIssue| match error.place() {
+        let matters = |error: &ConfigIssue| match error.source() {
             ValueSource::Set | ValueSource::File { line: 0, .. } => true,
             ValueSource::File { .. } if error.key().is_empty() => !is_known,
             _ => needed.contains(&error.key()),

@@ -70,9 +70,9 @@ impl Check {
     }
 }
 
-fn shown(finding: &ConfigIssue) -> Value {
-    let place = finding.place().to_string();
-    json!({ "key": finding.key(), "place": place.trim_end_matches(": "), "problem": finding.problem() })
+fn shown(issue: &ConfigIssue) -> Value {
+    let place = issue.source().to_string();
+    json!({ "key": issue.key(), "place": place.trim_end_matches(": "), "problem": issue.problem() })
 }
 
 /// What a server finds out only when it publishes: whether it can sign.

@@ -36,9 +36,10 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_admin(&config, &mut reader);
     let gone = reader.report_unknown();
     let warnings = strays.into_iter().chain(gone).chain(warnings(&config, &reader)).collect();
-    // A line that is not TOML has been reported; findings about it would be guesses.
-    let is_of_line = |finding: &&ConfigIssue| matches!(finding.place(), ValueSource::File { line: 1.., .. });
-    let guessed = |error: &ConfigIssue| unread.iter().filter(is_of_line).any(|unread| unread.place() == error.place());
+    // A line that is not TOML has been reported; issues about it would be guesses.
+    let is_of_line = |issue: &&ConfigIssue| matches!(issue.source(), ValueSource::File { line: 1.., .. });
+    let guessed =
+        |error: &ConfigIssue| unread.iter().filter(is_of_line).any(|unread| unread.source() == error.source());
     let errors: Vec<ConfigIssue> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
     Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.places }
 }
@@ -48,12 +49,12 @@ fn read(root: Table, reader: &mut KeyReader) -> Config {
     let has_tls = matches!(root.get("tls"), Some(Node { value: Raw::Table(tls), .. }) if !tls.is_empty());
     let mut config = Config { tls: has_tls.then(TlsConfig::default), ..Config::default() };
     reader.read("", root, &Config::own_declarations(), &mut config);
-    let tls_listen = config.tls.as_ref().is_some_and(|tls| tls.listen.is_empty()).then(|| reader.place("tls.listen"));
+    let tls_listen = config.tls.as_ref().is_some_and(|tls| tls.listen.is_empty()).then(|| reader.source("tls.listen"));
     if tls_listen.flatten().is_some() && !reader.has_failed("tls.listen") {
         reader.fail("tls.listen", "is empty");
     }
     config.tls.take_if(|tls| tls.cert.as_os_str().is_empty() || tls.key.as_os_str().is_empty());
-    config.public_url_is_set = reader.place("public_url").is_some() && !reader.has_failed("public_url");
+    config.public_url_is_set = reader.source("public_url").is_some() && !reader.has_failed("public_url");
     if let Some(first) = config.listen.first().filter(|_| !config.public_url_is_set) {
         config.public_url = BaseUrl::of_listener(*first);
     }
@@ -69,7 +70,7 @@ fn read_proxies(config: &mut Config, variables: &ProxyVariables, reader: &mut Ke
         ("publish.proxy", is_asked(&publish.url), &mut publish.proxy),
         ("replica.proxy", is_asked(&replica.url), &mut replica.proxy),
     ] {
-        if is_asked && reader.place(key).is_none() {
+        if is_asked && reader.source(key).is_none() {
             match variables.proxy() {
                 Ok(named) => *proxy = named,
                 Err((name, problem)) => {
@@ -90,7 +91,7 @@ fn check_listeners(config: &Config, reader: &mut KeyReader) {
     let is_v4 = |address: &SocketAddr| address.ip().to_canonical().is_ipv4();
     let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
     for (key, address) in config.listeners() {
-        if reader.incomplete && reader.place(key).is_none() {
+        if reader.incomplete && reader.source(key).is_none() {
             continue;
         }
         let collides = |(other_key, other): &&(&str, SocketAddr)| {
@@ -186,8 +187,8 @@ fn check_stores(config: &mut Config, reader: &mut KeyReader) {
 fn warnings(config: &Config, reader: &KeyReader) -> Vec<ConfigIssue> {
     let mut found = Vec::new();
     let mut warn = |key: &str, problem: &str| {
-        let place = reader.place(key).unwrap_or(ValueSource::Default);
-        found.push(ConfigIssue::new(place, key, problem));
+        let source = reader.source(key).unwrap_or(ValueSource::Default);
+        found.push(ConfigIssue::new(source, key, problem));
     };
     let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     if !config.admin.accepts_writes() {
@@ -240,7 +241,7 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<ConfigIssue> {
         warn("publish.url", "has no effect, because a shield keeps no snapshot that could be published");
     }
     match config.publish.url {
-        None if reader.place("publish.sign_key").is_some() => {
+        None if reader.source("publish.sign_key").is_some() => {
             warn("publish.sign_key", "has no effect, because publish.url is not set");
         }
         Some(_)

@@ -37,22 +37,22 @@ impl fmt::Display for ValueSource {
 /// An error or a warning about the configuration. Always one line, never a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigIssue {
-    place: ValueSource,
+    source: ValueSource,
     key: String,
     problem: String,
 }
 
 impl ConfigIssue {
-    pub(super) fn new(place: ValueSource, key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { place, key: key.into(), problem: problem.into() }
+    pub(super) fn new(source: ValueSource, key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { source, key: key.into(), problem: problem.into() }
     }
 
     pub fn about(key: &str, problem: &impl ToString) -> Self {
         Self::new(ValueSource::Default, key, problem.to_string())
     }
 
-    pub fn place(&self) -> &ValueSource {
-        &self.place
+    pub fn source(&self) -> &ValueSource {
+        &self.source
     }
 
     /// The dotted key, such as `rate_limit.override[0].network`; empty when the source as a whole is meant.
@@ -69,7 +69,7 @@ impl ConfigIssue {
 impl fmt::Display for ConfigIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key_end = if self.key.is_empty() { "" } else { ": " };
-        let line = format!("{}{}{key_end}{}", self.place, self.key, self.problem);
+        let line = format!("{}{}{key_end}{}", self.source, self.key, self.problem);
         // A path or a variable's name may have any characters; a message is one line.
         line.chars().try_for_each(
             |c| {
@@ -84,35 +84,35 @@ impl fmt::Display for ConfigIssue {
 pub struct ConfigErrors(Vec<ConfigIssue>);
 
 impl ConfigErrors {
-    /// `Ok` without findings; else the findings in the order of the file, then of the environment, then of `--set`.
-    pub fn none_or(mut findings: Vec<ConfigIssue>) -> Result<(), Self> {
-        if findings.is_empty() {
+    /// `Ok` without issues; else the issues in the order of the file, then of the environment, then of `--set`.
+    pub fn none_or(mut issues: Vec<ConfigIssue>) -> Result<(), Self> {
+        if issues.is_empty() {
             return Ok(());
         }
-        findings.sort_by(|a, b| a.place.cmp(&b.place));
-        Err(Self(findings))
+        issues.sort_by(|a, b| a.source.cmp(&b.source));
+        Err(Self(issues))
     }
 
-    /// The findings, at least one.
+    /// The issues, at least one.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigIssue> {
         self.0.iter()
     }
 }
 
 impl From<ConfigIssue> for ConfigErrors {
-    fn from(finding: ConfigIssue) -> Self {
-        Self(vec![finding])
+    fn from(issue: ConfigIssue) -> Self {
+        Self(vec![issue])
     }
 }
 
 impl fmt::Display for ConfigErrors {
-    /// One finding per line, no line break at the end.
+    /// One issue per line, no line break at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, finding) in self.0.iter().enumerate() {
+        for (index, issue) in self.0.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{finding}")?;
+            write!(f, "{issue}")?;
         }
         Ok(())
     }

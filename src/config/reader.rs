@@ -18,7 +18,7 @@ pub(super) struct KeyReader {
     pub errors: Vec<ConfigIssue>,
     /// Whether absent keys may only be unread.
     pub incomplete: bool,
-    /// Every known key and table, with the place of its value; `None`: a default.
+    /// Every known key and table, with the source of its value; `None`: a default.
     pub places: BTreeMap<String, Option<ValueSource>>,
     unknown: Vec<(String, ValueSource)>,
 }
@@ -28,15 +28,15 @@ impl KeyReader {
         Self { incomplete, ..Self::default() }
     }
 
-    /// The place of a key's value; `None`: a default.
-    pub(super) fn place(&self, key: &str) -> Option<ValueSource> {
+    /// The source of a key's value; `None`: a default.
+    pub(super) fn source(&self, key: &str) -> Option<ValueSource> {
         self.places.get(key).cloned().flatten()
     }
 
-    /// Reports an error about a key, at its place.
+    /// Reports an error about a key, with its source.
     pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
-        let place = self.place(key).unwrap_or(ValueSource::Default);
-        self.errors.push(ConfigIssue::new(place, key, problem));
+        let source = self.source(key).unwrap_or(ValueSource::Default);
+        self.errors.push(ConfigIssue::new(source, key, problem));
     }
 
     /// Whether there is an error about a key, or about an element of its list.
@@ -45,14 +45,14 @@ impl KeyReader {
         rests.into_iter().any(|rest| rest.is_empty() || rest.starts_with('['))
     }
 
-    /// The value of one node; an error is reported at its place.
+    /// The value of one node; an error is reported with its source.
     pub(super) fn parsed<T>(
         &mut self,
         path: &str,
         node: &Node,
         parse: impl Fn(&Node) -> Result<T, String>,
     ) -> Option<T> {
-        self.places.insert(path.to_owned(), Some(node.place.clone()));
+        self.places.insert(path.to_owned(), Some(node.source.clone()));
         parse(node).map_err(|problem| self.fail(path, problem)).ok()
     }
 
@@ -66,23 +66,23 @@ impl KeyReader {
             };
             let full = if path.is_empty() { about.path() } else { join(path, about.name) };
             let (path, node) = (full, inner.remove(about.name));
-            self.places.insert(path.clone(), node.as_ref().map(|node| node.place.clone()));
+            self.places.insert(path.clone(), node.as_ref().map(|node| node.source.clone()));
             if let Some(node) = node {
                 read(self, &path, node, to);
             } else if about.values.is_required && !self.incomplete && !matches!(write(to), Written::Nothing) {
-                let place = self.place(split(&path).0).unwrap_or(ValueSource::Default);
-                self.errors.push(ConfigIssue::new(place, path, "is missing"));
+                let source = self.source(split(&path).0).unwrap_or(ValueSource::Default);
+                self.errors.push(ConfigIssue::new(source, path, "is missing"));
             }
         }
         sections.insert("", table);
         for (section, rest) in sections {
             let path = if section.is_empty() { path } else { section };
-            self.unknown.extend(rest.into_iter().map(|(key, node)| (join(path, &key), node.place)));
+            self.unknown.extend(rest.into_iter().map(|(key, node)| (join(path, &key), node.source)));
         }
     }
 
     fn section(&mut self, name: &str, node: Option<Node>) -> Table {
-        self.places.insert(name.to_owned(), node.as_ref().map(|node| node.place.clone()));
+        self.places.insert(name.to_owned(), node.as_ref().map(|node| node.source.clone()));
         let table = node.map_or_else(|| Ok(Table::new()), Node::into_table);
         table.unwrap_or_else(|shown| {
             self.fail(name, format!("{shown} is not a table of keys"));
@@ -93,16 +93,16 @@ impl KeyReader {
     /// Reports the unknown keys; to be called when all keys have been read. Returns warnings about those that were keys.
     pub(super) fn report_unknown(&mut self) -> Vec<ConfigIssue> {
         let mut warnings = Vec::new();
-        for (key, place) in std::mem::take(&mut self.unknown) {
+        for (key, source) in std::mem::take(&mut self.unknown) {
             if let Some((_, constant)) = CONSTANTS.iter().find(|(was, _)| *was == key) {
-                warnings.push(ConfigIssue::new(place, key, format!("has no effect any more; remove it: {constant}")));
+                warnings.push(ConfigIssue::new(source, key, format!("has no effect any more; remove it: {constant}")));
                 continue;
             }
             let problem = match self.suggestion(&key) {
                 Some(known) => format!("is not a known key, did you mean `{known}`?"),
                 None => format!("is not a known key; known here: {}", self.siblings(&key).join(", ")),
             };
-            self.errors.push(ConfigIssue::new(place, key, problem));
+            self.errors.push(ConfigIssue::new(source, key, problem));
         }
         warnings
     }

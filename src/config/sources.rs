@@ -26,7 +26,7 @@ pub(super) struct Node {
     pub value: Raw,
     /// A scalar as written (strings: their content); empty for arrays and tables.
     pub text: String,
-    pub place: ValueSource,
+    pub source: ValueSource,
 }
 
 #[derive(Debug, Clone)]
@@ -45,12 +45,12 @@ pub(super) enum Raw {
 }
 
 impl Node {
-    pub(super) fn string(text: &str, place: ValueSource) -> Self {
-        Self { value: Raw::String, text: text.to_owned(), place }
+    pub(super) fn string(text: &str, source: ValueSource) -> Self {
+        Self { value: Raw::String, text: text.to_owned(), source }
     }
 
-    pub(super) fn table(table: Table, place: ValueSource) -> Self {
-        Self { value: Raw::Table(table), text: String::new(), place }
+    pub(super) fn table(table: Table, source: ValueSource) -> Self {
+        Self { value: Raw::Table(table), text: String::new(), source }
     }
 
     /// The value as a message shows it: short and on one line.
@@ -66,7 +66,7 @@ impl Node {
     /// The text of a string. In the environment and in `--set`, where quotes are a nuisance, numbers and
     /// the like count as their text too: `--set admin.token=123456`.
     pub(super) fn as_text(&self) -> Option<&str> {
-        match (&self.value, &self.place) {
+        match (&self.value, &self.source) {
             (Raw::String, _) => Some(&self.text),
             (Raw::Array(_) | Raw::Table(_), _) | (_, ValueSource::File { .. } | ValueSource::Default) => None,
             (_, ValueSource::Environment(_) | ValueSource::Set) => Some(&self.text),
@@ -101,42 +101,42 @@ impl Node {
 fn parse_document(path: &Path, text: &str) -> (Node, Vec<ConfigIssue>) {
     let path: Arc<Path> = Arc::from(path);
     let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-    let place = |offset: usize| ValueSource::File {
+    let source = |offset: usize| ValueSource::File {
         path: path.clone(),
         line: lines.partition_point(|newline| *newline < offset) + 1,
     };
     let (table, errors) = DeTable::parse_recoverable(text);
-    let document = Node::table(convert_table(table.get_ref(), &place, 0), ValueSource::Default);
+    let document = Node::table(convert_table(table.get_ref(), &source, 0), ValueSource::Default);
     // Only the message: the library's excerpt could show the token.
-    let finding = |error: toml::de::Error| {
+    let issue = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
         let message: Vec<&str> = error.message().split_whitespace().collect();
-        ConfigIssue::new(place(offset), "", format!("not TOML: {}", message.join(" ")))
+        ConfigIssue::new(source(offset), "", format!("not TOML: {}", message.join(" ")))
     };
-    (document, errors.into_iter().map(finding).collect())
+    (document, errors.into_iter().map(issue).collect())
 }
 
 /// Reads one value; a text that is not TOML is a string.
-fn parse_value(text: &str, place: &ValueSource) -> Node {
+fn parse_value(text: &str, source: &ValueSource) -> Node {
     let text = text.trim();
     match DeValue::parse(text) {
-        Ok(value) => convert(value.get_ref(), 0, &|_| place.clone(), 0),
-        Err(_) => Node::string(text, place.clone()),
+        Ok(value) => convert(value.get_ref(), 0, &|_| source.clone(), 0),
+        Err(_) => Node::string(text, source.clone()),
     }
 }
 
-fn convert_table(table: &DeTable<'_>, place: &dyn Fn(usize) -> ValueSource, depth: usize) -> Table {
+fn convert_table(table: &DeTable<'_>, source: &dyn Fn(usize) -> ValueSource, depth: usize) -> Table {
     if depth >= MAX_DEPTH {
         return Table::new();
     }
     let entry = |(key, value): (&Spanned<_>, &Spanned<_>)| {
         let key_text: &std::borrow::Cow<'_, str> = key.get_ref();
-        (key_text.to_string(), convert(value.get_ref(), key.span().start, place, depth + 1))
+        (key_text.to_string(), convert(value.get_ref(), key.span().start, source, depth + 1))
     };
     table.iter().map(entry).collect()
 }
 
-fn convert(value: &DeValue<'_>, offset: usize, place: &dyn Fn(usize) -> ValueSource, depth: usize) -> Node {
+fn convert(value: &DeValue<'_>, offset: usize, source: &dyn Fn(usize) -> ValueSource, depth: usize) -> Node {
     let (value, text) = match value {
         DeValue::String(text) => (Raw::String, text.to_string()),
         DeValue::Integer(number) => (Raw::Integer(integer(number)), number.to_string()),
@@ -148,12 +148,12 @@ fn convert(value: &DeValue<'_>, offset: usize, place: &dyn Fn(usize) -> ValueSou
         DeValue::Datetime(time) => (Raw::Datetime, time.to_string()),
         DeValue::Array(items) => {
             let kept = if depth < MAX_DEPTH { items.len() } else { 0 };
-            let item = |item: &Spanned<_>| convert(item.get_ref(), item.span().start, place, depth + 1);
+            let item = |item: &Spanned<_>| convert(item.get_ref(), item.span().start, source, depth + 1);
             (Raw::Array(items.iter().take(kept).map(item).collect()), String::new())
         }
-        DeValue::Table(table) => (Raw::Table(convert_table(table, place, depth)), String::new()),
+        DeValue::Table(table) => (Raw::Table(convert_table(table, source, depth)), String::new()),
     };
-    Node { value, text, place: place(offset) }
+    Node { value, text, source: source(offset) }
 }
 
 fn integer(number: &DeInteger<'_>) -> i128 {
@@ -165,8 +165,8 @@ const PREFIX: &str = "GRANDSTAND__";
 
 pub(super) fn read_file(path: &Path) -> Result<String, ConfigIssue> {
     std::fs::read_to_string(path).map_err(|error| {
-        let place = ValueSource::File { path: Arc::from(path), line: 0 };
-        ConfigIssue::new(place, "", format!("cannot be read: {error}{}", remedy(path, &error)))
+        let source = ValueSource::File { path: Arc::from(path), line: 0 };
+        ConfigIssue::new(source, "", format!("cannot be read: {error}{}", remedy(path, &error)))
     })
 }
 
@@ -192,7 +192,7 @@ pub(super) fn merge(
     let mut merged = Merged { root, errors, unread: Vec::new(), proxies, incomplete: false };
     let env = env.inspect(|(name, value)| merged.proxies.note(name, value));
     let env = env.filter(|(name, value)| !is_of_a_service(name, value));
-    let env = env.filter(|(name, _)| unread(name).map(|finding| merged.unread.push(finding)).is_none());
+    let env = env.filter(|(name, _)| unread(name).map(|issue| merged.unread.push(issue)).is_none());
     let layers = environment(env);
     match file {
         Some((path, Ok(text))) => {
@@ -200,14 +200,14 @@ pub(super) fn merge(
             merged.root.overlay(document);
             merged.errors.extend(errors);
         }
-        Some((_, Err(finding))) => merged.errors.push(finding),
+        Some((_, Err(issue))) => merged.errors.push(issue),
         None => {}
     }
     merged.incomplete = !merged.errors.is_empty();
     for layer in layers.into_iter().chain(sets.iter().map(|set| parse_set(set))) {
         match layer {
             Ok(layer) => merged.root.overlay(layer),
-            Err(finding) => merged.errors.push(finding),
+            Err(issue) => merged.errors.push(issue),
         }
     }
     merged
@@ -223,18 +223,18 @@ fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, 
         };
         let key = key.to_lowercase();
         if let Some((other, _)) = ours.get(&key) {
-            let place = ValueSource::Environment(Arc::from(name.as_str()));
+            let source = ValueSource::Environment(Arc::from(name.as_str()));
             let problem = format!("is set twice: {other} differs only in case");
-            layers.push(Err(ConfigIssue::new(place, key.replace("__", "."), problem)));
+            layers.push(Err(ConfigIssue::new(source, key.replace("__", "."), problem)));
         } else {
             ours.insert(key, (name, value));
         }
     }
     layers.extend(ours.into_iter().map(|(key, (name, value))| {
-        let place = ValueSource::Environment(Arc::from(name));
+        let source = ValueSource::Environment(Arc::from(name));
         let levels: Vec<&str> = key.split("__").collect();
-        nest(&levels, &place, parse_value(&value, &place))
-            .ok_or_else(|| ConfigIssue::new(place, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
+        nest(&levels, &source, parse_value(&value, &source))
+            .ok_or_else(|| ConfigIssue::new(source, "", "names no key: expected GRANDSTAND__SECTION__KEY"))
     }));
     layers
 }
@@ -288,11 +288,11 @@ fn is_key_character(c: char) -> bool {
 }
 
 /// `value` under `levels`; `None` when they are not a dotted key.
-fn nest(levels: &[&str], place: &ValueSource, value: Node) -> Option<Node> {
+fn nest(levels: &[&str], source: &ValueSource, value: Node) -> Option<Node> {
     let sound = |level: &&str| !level.is_empty() && level.chars().all(is_key_character);
     if levels.len() > MAX_DEPTH || !levels.iter().all(sound) {
         return None;
     }
-    let within = |node, level: &&str| Node::table(Table::from([((*level).to_owned(), node)]), place.clone());
+    let within = |node, level: &&str| Node::table(Table::from([((*level).to_owned(), node)]), source.clone());
     Some(levels.iter().rev().fold(value, within))
 }

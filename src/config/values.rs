@@ -143,7 +143,7 @@ pub(super) fn tables<T: DeclaresKeys>() -> Values<Vec<T>> {
         let mut kept = Vec::new();
         for (index, item) in items.into_iter().enumerate() {
             let path = format!("{path}[{index}]");
-            reader.places.insert(path.clone(), Some(item.place.clone()));
+            reader.places.insert(path.clone(), Some(item.source.clone()));
             let (mut element, failed) = (T::default(), reader.errors.len());
             match item.into_table() {
                 Ok(table) => reader.read(&path, table, &T::own_declarations(), &mut element),
