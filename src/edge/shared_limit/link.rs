@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, FromRedisValue as _, RedisConnectionInfo, RedisError, ServerErrorKind, Value,
-};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, RedisResult, Script, ScriptInvocation, Value};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -73,11 +71,6 @@ pub(super) struct Link {
     unanswered: Arc<AtomicUsize>,
 }
 
-struct Script {
-    text: &'static str,
-    digest: String,
-}
-
 impl Link {
     /// Connects and loads the scripts. `waiting`: how many decisions wait.
     pub(super) async fn open(store: &RedisUrl, settings: &Settings, waiting: &Arc<AtomicUsize>) -> Result<Self, Lost> {
@@ -123,17 +116,12 @@ impl Link {
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
         let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
         let driver = tokio::spawn(driver).abort_handle();
-        let unloaded = |text| Script { text, digest: String::new() };
-        let mut link = Self { connection, admit: unloaded(ADMIT), replay: unloaded(REPLAY), driver, unanswered };
-        link.admit.digest = link.load(ADMIT).await?;
-        link.replay.digest = link.load(REPLAY).await?;
+        let link = Self { connection, admit: Script::new(ADMIT), replay: Script::new(REPLAY), driver, unanswered };
+        // What Redis does not allow shows now, and not with the first decision.
+        for text in [ADMIT, REPLAY] {
+            link.answered(redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(&mut link.connection.clone())).await?;
+        }
         Ok(link)
-    }
-
-    async fn load(&self, text: &str) -> Result<String, Lost> {
-        let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(text);
-        Ok(String::from_redis_value(self.send(&command).await?).map_err(RedisError::from)?)
     }
 
     /// Asks for one decision. An empty id asks without being counted.
@@ -181,29 +169,23 @@ impl Link {
         }
     }
 
-    async fn run(&self, script: &Script, key: &str, arguments: impl Fn(&mut Cmd)) -> Result<Value, Lost> {
-        let command = |word, script: &str| {
-            let mut command = redis::cmd(word);
-            command.arg(script).arg(1).arg(key);
-            arguments(&mut command);
-            command
-        };
-        let answer = self.send(&command("EVALSHA", &script.digest)).await;
-        match answer {
-            // SCRIPT FLUSH, or a failover behind the same address.
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Ok(self.send(&command("EVAL", script.text)).await?)
-            }
-            answer => Ok(answer?),
-        }
+    /// Runs a script, which is loaded again after SCRIPT FLUSH, or a failover behind the same address.
+    async fn run(
+        &self,
+        script: &Script,
+        key: &str,
+        arguments: impl Fn(&mut ScriptInvocation<'_>),
+    ) -> Result<Value, Lost> {
+        let mut invocation = script.key(key);
+        arguments(&mut invocation);
+        self.answered(invocation.invoke_async(&mut self.connection.clone())).await
     }
 
-    /// Sends a command; an error value of Redis becomes an `Err`.
-    async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let answer = self.connection.clone().send_packed_command(command).await;
+    async fn answered(&self, answer: impl Future<Output = RedisResult<Value>>) -> Result<Value, Lost> {
+        let answer = answer.await;
         // Also forgets what has come of other answers. The bound is for a flood, of which nothing is an answer.
         self.unanswered.store(0, Ordering::Relaxed);
-        answer.and_then(Value::extract_error)
+        Ok(answer?)
     }
 }
 
