@@ -55,6 +55,13 @@ impl Form {
         (modified::parse_rfc3339(&text).ok() == Some(at)).then_some(text)
     }
 
+    /// A client's time in the usual spelling of its form: an origin that refuses other spellings means nothing else by this
+    /// one. `None`: it has parts that are not written, or is from before 1970.
+    pub(crate) fn respelled(since: &ModifiedSince) -> Option<ModifiedSince> {
+        let text = Self::of(&since.text).write(since.at).filter(|_| since.at >= 0)?;
+        Some(ModifiedSince { text: text.into(), at: since.at })
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Date => "modified_since(date)",

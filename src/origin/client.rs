@@ -229,11 +229,11 @@ impl OriginClient {
             self.budget.refused_spare(*status);
         }
         match &outcome {
-            Ok(_) => self.succeeded(),
+            Ok(_) => self.succeeded(witness.is_ours),
             Err(AskError::Status { status: 500.., .. }) if is_example => {}
             // A refusal of what an example asks is an answer.
             Err(AskError::Status { status, .. }) if is_example && is_refusal(*status) && *status != 451 => {
-                self.succeeded();
+                self.succeeded(witness.is_ours);
             }
             Err(error) => self.failed(error, witness),
         }
@@ -388,8 +388,9 @@ impl OriginClient {
         taking.await.ok().and_then(Result::ok).map(Some).ok_or(Spent::soon())
     }
 
-    pub fn succeeded(&self) {
-        self.status.succeeded();
+    /// `is_ours`: as in [`Witness`].
+    pub fn succeeded(&self, is_ours: bool) {
+        self.status.succeeded(is_ours);
         self.budget.try_gently(None);
     }
 

@@ -144,7 +144,7 @@ impl Forwarder {
     fn heed(&self, path: &str, arrived: &Arrived, sending: &Sending) {
         let status = arrived.status.as_u16();
         if status != 429 && status < 500 {
-            self.origin.succeeded();
+            self.origin.succeeded(false);
             return;
         }
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };

@@ -13,7 +13,8 @@
 //! reads and waiting clients take turns. A resource that fails alone is paused for 1, 2, then 4 s; a longer
 //! `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. But a 429 to a request
 //! that carried a client's headers pauses only that resource; if several clients get 429 for three resources,
-//! everything pauses.
+//! everything pauses, for at most 10 s. If the origin answers a request of ours after that, such answers pause nothing
+//! until one of ours gets 429: clients choose what they request, and must not choose when we rest.
 //!
 //! Callers: [`super::status`], [`super::client`], [`crate::mirror::details`], [`crate::edge::proxy`].
 
@@ -69,6 +70,10 @@ pub struct Health {
     failing: Vec<Failing>,
     /// The first few requests with client fields that got 429.
     limited: Vec<Failing>,
+    /// Whether such requests paused everything, and none of ours was answered since.
+    paused_by_clients: bool,
+    /// Whether one of ours was answered after such a pause, and none got 429 since.
+    only_clients_are_limited: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -88,8 +93,13 @@ enum Weight {
 }
 
 impl Health {
-    pub fn answered(&mut self) {
-        *self = Self::default();
+    /// A request was answered. `is_ours`: as in [`Witness`].
+    pub fn answered(&mut self, is_ours: bool) {
+        *self = Self {
+            paused_by_clients: self.paused_by_clients && !is_ours,
+            only_clients_are_limited: self.only_clients_are_limited || (is_ours && self.paused_by_clients),
+            ..Self::default()
+        };
     }
 
     /// How many failures in a row there are.
@@ -147,15 +157,21 @@ impl Health {
     /// 429: it is about everything if the request was ours. With client fields, three resources and several households
     /// must get it.
     fn limited(&mut self, failing: Failing, witness: Witness) -> Judgement {
+        const LONGEST: Duration = Duration::from_secs(10);
         if witness.is_ours {
+            (self.paused_by_clients, self.only_clients_are_limited) = (false, false);
             return Judgement { outage: None, asked: Some(failing.asked), counts: false };
+        }
+        if self.only_clients_are_limited {
+            return Judgement::default();
         }
         note(&mut self.limited, failing);
         let all = self.limited.len() >= FEW as usize && !is_one_household(&self.limited);
-        let asked = self.limited.iter().map(|one| one.asked).min().flatten();
+        let asked = self.limited.iter().map(|one| one.asked).min().flatten().map(|asked| asked.min(LONGEST));
         // Clients choose what they request: after a pause, the next one needs three refusals again.
         if all {
             self.limited.clear();
+            self.paused_by_clients = true;
         }
         Judgement { outage: None, asked: all.then_some(asked), counts: false }
     }
@@ -342,7 +358,7 @@ mod tests {
         let well_before = Witness { household: None, ..client(1) };
         let before = ["/a", "/b", "/c"].map(|path| outage(&mut health, &status(500, path, None), well_before));
         assert_eq!(before, [None, None, Some(FEW)]);
-        health.answered();
+        health.answered(true);
         assert_eq!((health.failures(), outage(&mut health, &status(500, "/d", None), MIRROR)), (0, None));
     }
 
@@ -363,6 +379,28 @@ mod tests {
             "the shortest"
         );
         assert_eq!(health.failed(&error("/y"), foreign(3), false), Judgement::default(), "the next one takes as many");
+    }
+
+    #[test]
+    fn clients_that_get_429_pause_nothing_for_long_and_only_once_if_the_origin_answers_us() {
+        let mut health = Health::default();
+        let round = |health: &mut Health| {
+            let error = |path: &str| status(429, path, Some(3600));
+            [1, 2, 3].map(|last| health.failed(&error(&format!("/{last}")), foreign(last), false).asked)[2]
+        };
+        let briefly = Some(Some(Duration::from_secs(10)));
+        assert_eq!(round(&mut health), briefly);
+        // That another client's request is answered says nothing of ours.
+        health.answered(false);
+        assert_eq!(round(&mut health), briefly);
+        health.answered(true);
+        for _ in 0..3 {
+            assert_eq!(round(&mut health), None, "only what clients request is limited");
+            health.answered(false);
+        }
+        let asked = Some(Some(Duration::from_secs(3600)));
+        assert_eq!(health.failed(&status(429, "/ours", Some(3600)), MIRROR, false).asked, asked);
+        assert_eq!(round(&mut health), briefly);
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl Picture {
             if self.stands_still() {
                 self.state = OriginState::NotAsked;
             }
-            self.health.answered();
+            self.health = Health::default();
             self.recent = Recent::default();
             (self.failed_at, self.failing_since, self.failing_before) = (None, None, None);
         }
@@ -305,9 +305,10 @@ impl OriginStatus {
         *picture.statuses.entry(status).or_default() += 1;
     }
 
-    pub fn succeeded(&self) {
+    /// `is_ours`: as in [`Witness`].
+    pub fn succeeded(&self, is_ours: bool) {
         let mut picture = self.0.lock();
-        picture.health.answered();
+        picture.health.answered(is_ours);
         picture.recent.ended(false);
         picture.failing_before = picture.failing_since;
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
@@ -485,7 +486,7 @@ mod tests {
         fail("/b");
         let began = since().unwrap();
         // Another answer, which the mirror does not use, ends no failure of the mirror.
-        status.succeeded();
+        status.succeeded(true);
         fail("/c");
         assert_eq!(since(), Some(began));
         status.update(|picture| picture.state = OriginState::Unchanged);
@@ -541,7 +542,7 @@ mod tests {
 
         /// An answer, with this content.
         fn answers(&self, unusable: Option<&AskError>) {
-            self.0.succeeded();
+            self.0.succeeded(true);
             self.0.judged(unusable, WallTime::from_seconds(0));
         }
 

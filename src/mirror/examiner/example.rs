@@ -204,8 +204,12 @@ impl Example {
         Some(tried.map(example).collect())
     }
 
-    /// What a client asked; `None`: it shows nothing, or is an open case by now.
-    pub(super) fn noted(dataset: &Dataset, query: ListQuery) -> Option<Self> {
+    /// What a client asked, its time in our own spelling: a client must not choose bytes by which others are judged.
+    /// `None`: it shows nothing, or is an open case by now.
+    pub(super) fn noted(dataset: &Dataset, mut query: ListQuery) -> Option<Self> {
+        if let Some(since) = &query.modified_since {
+            query.modified_since = Some(Form::respelled(since)?);
+        }
         let (total, ids) = answer(dataset, &query)?;
         let is_known = |term: TermName| dataset.membership(term.kind, &term.slug).is_some();
         let is_ordinary = !ids.is_empty() || (total == 0 && query.page == 1);

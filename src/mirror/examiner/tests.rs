@@ -514,6 +514,29 @@ fn what_clients_ask_is_next_but_not_again_and_again() {
 }
 
 #[test]
+fn a_client_chooses_the_filters_of_an_example_and_no_bytes_of_its_time() {
+    let of = dataset(&rows(300));
+    let written = |text: &str| {
+        let query = Parameters::parse(&format!("sport=sport-1&modified_since={text}")).unwrap().list;
+        Some(Example::noted(&of, query)?.query.modified_since?.text.to_string())
+    };
+    for (text, expected) in [
+        ("2024-01-02", Some("2024-01-02")),
+        ("2024-01-02T03:04:05", Some("2024-01-02T03:04:05")),
+        // A `+` that was not escaped.
+        ("2024-01-02T03:04:05+02:00", Some("2024-01-02T01:04:05Z")),
+        ("2024-01-02t03:04:05z", Some("2024-01-02T03:04:05Z")),
+        ("2024-01-02T03:04:05%2B02:00", Some("2024-01-02T01:04:05Z")),
+        // Origins differ in what they take, and mean nothing by it.
+        ("2024-01-02T03:04:05.25Z", None),
+        ("0000-01-01", None),
+        ("0001-01-01T00:00:00%2B14:00", None),
+    ] {
+        assert_eq!(written(text).as_deref(), expected, "{text}");
+    }
+}
+
+#[test]
 fn what_moves_or_is_not_answered_is_asked_again_and_ends() {
     let shape = Shape::all()[0];
     let differs = Heard::Differs { only_order: false };

@@ -156,7 +156,7 @@ async fn errors_of_three_resources_without_an_answer_between_are_an_outage() {
     for path in ["/a", "/b"] {
         client.failed(&error(500, path, None), Witness::mirror(Class::Client));
     }
-    client.succeeded();
+    client.succeeded(true);
     for path in ["/c", "/d", "/c", "/d", "/d"] {
         client.failed(&error(500, path, None), Witness::mirror(Class::Client));
     }
