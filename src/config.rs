@@ -11,6 +11,7 @@ mod address;
 mod checks;
 mod declaration;
 mod errors;
+pub(crate) mod files;
 mod keys;
 mod object_store;
 mod proxy;
@@ -93,7 +94,7 @@ impl Examined {
     pub fn check_files(&mut self) {
         for key in Config::own_declarations().iter().filter(|key| key.about.values.is_file) {
             if let Written::Value(toml::Value::String(path)) = (key.write)(&self.config)
-                && let Err(error) = std::fs::File::open(&path)
+                && let Err(error) = files::open(path.as_ref())
             {
                 self.fail(
                     &key.about.path(),
@@ -164,6 +165,11 @@ impl Config {
         sets: &[String],
     ) -> Result<Loaded, ConfigErrors> {
         Self::examine(file, env, sets).finish()
+    }
+
+    /// Checks that a reload can read this file again.
+    pub(crate) fn expect_lasting(file: Option<&Path>) -> Result<(), ConfigErrors> {
+        file.map_or(Ok(()), sources::expect_lasting)
     }
 
     /// The configuration with the bound addresses, `public` in the order of `listen`: with real ports, also in a

@@ -98,7 +98,11 @@ pub fn serve_within(
 
 /// How a server reads its configuration again.
 pub(super) fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
-    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), log }
+    let read = move || {
+        Config::expect_lasting(sources.config.as_deref())?;
+        examine_to_serve(&sources).finish()
+    };
+    ConfigSource { config, read: Box::new(read), log }
 }
 
 /// Binds every address. A second server with this configuration fails here, at binding. The error then names the

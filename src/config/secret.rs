@@ -3,7 +3,6 @@
 //! Callers: [`super::keys`], and the options of object stores.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 
@@ -11,6 +10,7 @@ use url::Url;
 
 use super::address::{brackets, masked, unbracketed};
 use super::errors::quoted;
+use super::files;
 use super::reader::KeyReader;
 use super::sources::Node;
 use super::values::{Values, Written, path};
@@ -85,7 +85,7 @@ fn read_token(path: PathBuf) -> Result<TokenFile, String> {
     /// A longer file is another one, in bytes.
     const LONGEST: u64 = 4096;
     let mut text = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
+    let read = files::open(&path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
     let token = std::str::from_utf8(&text).ok().map(str::trim).filter(|_| text.len() as u64 <= LONGEST);
     match (read, token.and_then(as_token)) {
         (Err(error), _) => Err(format!("{}: {error}", path.display())),

@@ -5,15 +5,16 @@
 //! builds the tree, [`super::reader`] reads it.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::Config;
-use super::errors::{ConfigIssue, ValueSource, quoted};
+use super::errors::{ConfigErrors, ConfigIssue, ValueSource, quoted};
 use super::proxy::ProxyVariables;
+use super::{Config, files};
 use crate::words::remedy;
 
 pub(super) type Table = BTreeMap<String, Node>;
@@ -164,10 +165,23 @@ fn integer(number: &DeInteger<'_>) -> i128 {
 const PREFIX: &str = "GRANDSTAND__";
 
 pub(super) fn read_file(path: &Path) -> Result<String, ConfigIssue> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let source = ValueSource::File { path: Arc::from(path), line: 0 };
-        ConfigIssue::new(source, "", format!("cannot be read: {error}{}", remedy(path, &error)))
-    })
+    files::configuration(path)
+        .map_err(|error| of_file(path, &format!("cannot be read: {error}{}", remedy(path, &error))))
+}
+
+/// Checks, before a reload, that a file can be read more than once: to read a pipe again could take for ever. Other
+/// mistakes show when it is read.
+pub(super) fn expect_lasting(path: &Path) -> Result<(), ConfigErrors> {
+    let refused = files::open(path).err().filter(|error| error.kind() == ErrorKind::InvalidInput);
+    let issue = |error| {
+        let todo = "restart the server to change its configuration";
+        of_file(path, &format!("cannot be read again: {error}; {todo}"))
+    };
+    ConfigErrors::none_or(refused.map(issue).into_iter().collect())
+}
+
+fn of_file(path: &Path, problem: &str) -> ConfigIssue {
+    ConfigIssue::new(ValueSource::File { path: Arc::from(path), line: 0 }, "", problem)
 }
 
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 //! Callers: [`super::wire`]; [`crate::fleet`] for object stores; [`crate::cli`] for requests to a running server;
 //! [`crate::edge::shared_limit`] for Redis; [`crate::edge::serve`] reads PEM files.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +16,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStor
 use x509_parser::parse_x509_certificate;
 
 use super::ask::ClientError;
+use crate::config::files;
 
 /// What helps when a server shows the certificate of an authority, which webpki refuses as `CaUsedAsEndEntity`.
 const AUTHORITY: &str = "the server shows the certificate of an authority (CA:TRUE) as its own; give the server a certificate \
@@ -114,7 +114,7 @@ impl ServerCertVerifier for Verifier {
 /// The bytes of a PEM file without a byte order mark, which would hide the first certificate or key.
 pub(crate) fn read_pem(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_PEM + 1).read_to_end(&mut bytes)?;
+    files::open(path)?.take(MOST_PEM + 1).read_to_end(&mut bytes)?;
     // Cut, it would lack certificates without a word.
     if bytes.len() as u64 > MOST_PEM {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 4 MiB"));

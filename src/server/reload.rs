@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::config::{
-    AdminConfig, Config, ConfigErrors, Examined, KeyChanges, LogConfig, LogFormat, TlsConfig, UNCHANGED, Use, merge,
+    AdminConfig, Config, ConfigErrors, KeyChanges, Loaded, LogConfig, LogFormat, TlsConfig, UNCHANGED, Use, merge,
     rhythm,
 };
 use crate::edge::answer::InForce;
@@ -43,7 +43,7 @@ pub struct ConfigSource {
     /// The configuration as it was read, without the ports that the system chose.
     pub config: Config,
     /// Reads file, environment and command line again, and checks them as at the start.
-    pub read: Box<dyn Fn() -> Examined + Send + Sync>,
+    pub read: Box<dyn Fn() -> Result<Loaded, ConfigErrors> + Send + Sync>,
     pub log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 }
 
@@ -70,7 +70,7 @@ impl Reload {
         let mut running = self.running.lock();
         Systemd::reloading();
         let texts = |errors: ConfigErrors| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let read = (source.read)().finish().map_err(texts);
+        let read = (source.read)().map_err(texts);
         let read = read.and_then(|loaded| {
             let (next, changes) = merge(&running, &loaded.config);
             // A new access log is opened before anything else changes: its file may be a mistake.

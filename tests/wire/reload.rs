@@ -146,6 +146,48 @@ async fn a_token_in_a_file_is_read_again_with_each_reload() {
     assert_eq!(purge("the-second-one-of-all").await, 200, "a mistake changes nothing");
 }
 
+/// A reload that changes nothing; its errors.
+async fn refused(started: &Configured) -> String {
+    let asked = tokio::time::timeout(Duration::from_secs(20), started.server.admin(Method::POST, "/reload"));
+    let reply = asked.await.expect("the reload waits");
+    assert_eq!(reply.status, 422, "{reply:?}");
+    reply.json()["errors"].to_string()
+}
+
+fn make_fifo(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_refused_at_once_and_blocks_no_later_reload() {
+    let started = Configured::start(Setup::offline(), OPEN).await;
+    let (file, token) = (started.dir.path().join("grandstand.toml"), started.dir.path().join("token"));
+    let text = format!("{OPEN}[admin]\ntoken_file = {token:?}\n");
+    std::fs::write(&token, "").unwrap();
+    make_fifo(&token);
+    started.write(&text);
+    let errors = refused(&started).await;
+    assert!(errors.contains("admin.token_file") && errors.contains("this is a FIFO"), "{errors}");
+    make_fifo(&file);
+    let errors = refused(&started).await;
+    assert!(errors.contains("cannot be read again: this is a FIFO") && errors.contains("restart"), "{errors}");
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+    assert!(refused(&started).await.contains("cannot be read again: this is a device"));
+    std::fs::remove_file(&file).unwrap();
+    started.reload(&format!("{OPEN}ttl = \"9s\"\n")).await;
+}
+
+#[tokio::test]
+async fn a_pipe_is_read_at_the_start_and_no_reload_loses_its_values() {
+    let script = r#"exec "$0" "$@" --config <(sleep 0.2; echo 'cache.stale_if_error = "8s"')"#;
+    let server = Setup::offline().under(&["bash", "-c", script]).start().await;
+    let reply = server.admin(Method::POST, "/reload").await;
+    assert!(reply.status == 422 && reply.text().contains("cannot be read again: this is a FIFO"), "{reply:?}");
+    assert!(server.process.said().contains("configuration path=/dev/fd/"), "{}", server.process.said());
+}
+
 #[tokio::test]
 async fn windows_of_the_limit_survive_a_reload() {
     let limit = |most: u32| format!("rate_limit.requests_per_minute = {most}\n");

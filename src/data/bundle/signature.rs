@@ -8,17 +8,17 @@
 //! [`crate::server::admin`], [`crate::server`].
 
 use std::fmt;
-use std::fs::{self, File, FileType, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use ct_codecs::{Base64, Decoder};
 use minisign::{SecretKey, SecretKeyBox};
 use minisign_verify::{PublicKey, StreamVerifier};
-use rustix::fs::OFlags;
 
 use super::{Bundle, BundleError, Progress, check_beginning};
+use crate::config::files;
 use crate::data::snapshot::dataset::Dataset;
 use crate::words::remedy;
 
@@ -105,7 +105,7 @@ pub(crate) fn path_of(bundle: &Path) -> PathBuf {
 pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureError> {
     let path = path_of(bundle);
     let mut text = Vec::new();
-    let read = open_regular(&path).and_then(|file| file.take(MAX_SIGNATURE + 1).read_to_end(&mut text));
+    let read = files::open(&path).and_then(|file| file.take(MAX_SIGNATURE + 1).read_to_end(&mut text));
     match read {
         Ok(_) if text.len() as u64 > MAX_SIGNATURE => Err(SignatureError::NotASignature("it is too long".to_owned())),
         Ok(_) => Ok(Some(text)),
@@ -288,7 +288,7 @@ impl Signer {
     fn read(path: &Path) -> Result<(SecretKeyBox, bool), SignatureError> {
         const LONGEST: u64 = 4096;
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+        let read = files::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
         read.map_err(|source| SignatureError::Io { path: path.to_owned(), source })?;
         let key = text.lines().nth(1).unwrap_or_default();
         let is_encrypted = key.starts_with(ENCRYPTED);
@@ -442,7 +442,7 @@ pub(crate) fn read(
 
 /// Opens a file of at most `most` bytes for reading, more than once.
 pub(crate) fn open_file(path: &Path, most: u64) -> Result<File, TrustError> {
-    let opened = open_regular(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let opened = files::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     match opened.map_err(|source| SignatureError::Io { path: path.to_owned(), source })? {
         (length, _) if length > most => Err(TrustError::TooLarge { path: path.to_owned(), length, most }),
         (_, file) => Ok(file),
@@ -467,30 +467,6 @@ pub(crate) fn claim(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<C
         (Err(error), true) => Claim::Free(Voucher::Unreadable(error.to_string())),
         (Err(error), false) => return Err(error.into()),
     })
-}
-
-/// Opens a file by the path that an operator gave: regular files only, but not for what lies in the data directory.
-///
-/// A FIFO would be waited for, and a device has no end; both are refused before they are opened. Symbolic links are
-/// followed: the path is the operator's.
-fn open_regular(path: &Path) -> io::Result<File> {
-    // Before it is opened: opening a device may do something.
-    expect_regular(fs::metadata(path)?.file_type())?;
-    // And afterwards: another one may have the name by now.
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    expect_regular(file.metadata()?.file_type())?;
-    Ok(file)
-}
-
-fn expect_regular(kind: FileType) -> io::Result<()> {
-    let what = match kind {
-        _ if kind.is_file() => return Ok(()),
-        _ if kind.is_dir() => "a directory",
-        _ if kind.is_fifo() => "a FIFO",
-        _ if kind.is_socket() => "a socket",
-        _ => "a device",
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("this is {what}, and a regular file is needed")))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::plan::{self, Chain, NextWrite, Stored};
 use super::status::{ObjectKind, PublishError};
 use super::{HeadOwner, Publisher};
 use crate::clock::{Monotonic, WallTime};
+use crate::config::files;
 use crate::data::bundle::signature::Signer;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
@@ -331,7 +332,7 @@ pub(super) fn open_key(key: &Path, password_file: Option<&Path>) -> Result<Signe
             return Err(std::io::ErrorKind::InvalidInput.into());
         };
         let mut line = String::new();
-        BufReader::new(File::open(path)?.take(LONGEST)).read_line(&mut line)?;
+        BufReader::new(files::open(path)?.take(LONGEST)).read_line(&mut line)?;
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
     });
     if needs_password { Err(PublishError::NoPassword) } else { Ok(opened?) }

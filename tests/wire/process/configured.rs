@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -64,6 +65,33 @@ async fn the_file_is_named_or_found_and_is_told() {
     assert!(std::process::Command::new("mkfifo").arg(dir.join("grandstand.toml")).status().unwrap().success());
     let (code, said) = run_under(&[], &["check"], dir).await;
     assert!(code == 0 && said.contains("grandstand.toml is not read: it is not a regular file; name it"), "{said}");
+}
+
+#[tokio::test]
+async fn a_check_neither_waits_for_a_fifo_nor_reads_a_device_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert!(std::process::Command::new("mkfifo").arg(dir.join("fifo")).status().unwrap().success());
+    let listens = ["--set", "tls.listen=127.0.0.1:0"];
+    for (words, why) in [
+        (&["--config", "fifo"][..], "fifo: cannot be read: this is a FIFO, and nobody writes to it"),
+        (&["--config", "/dev/zero"], "/dev/zero: cannot be read: it has more than 4 MiB"),
+        (&["--set", "admin.token_file=fifo"], "admin.token_file: fifo: this is a FIFO"),
+        (&["--set", "origin.ca_file=fifo"], "origin.ca_file: \"fifo\" cannot be opened: this is a FIFO"),
+        (&["--set", "publish.sign_key=fifo", "--set", "publish.url=file:///none"], "publish.sign_key: \"fifo\" cannot"),
+        (
+            &["--set", "tls.cert=fifo", "--set", "tls.key=/dev/zero", listens[0], listens[1]],
+            "tls.cert: \"fifo\" cannot",
+        ),
+    ] {
+        let words: Vec<&str> = ["check"].iter().chain(words).copied().collect();
+        let checked = tokio::time::timeout(Duration::from_secs(20), run_under(&[], &words, dir));
+        let (code, said) = checked.await.unwrap_or_else(|_| panic!("{words:?} waits"));
+        assert!(code == 64 && said.contains(why), "{words:?}: {said}");
+    }
+    let script = r#"echo 'ttl = "7m"' | "$0" "$@""#;
+    let (code, said) = run_under(&["bash", "-c", script], &["check", "--config", "/dev/stdin"], dir).await;
+    assert!(code == 0 && said.contains("ttl = \"7m\""), "{said}");
 }
 
 #[tokio::test]

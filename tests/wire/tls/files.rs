@@ -29,7 +29,11 @@ async fn unusable_files_are_named_with_what_is_wrong() {
         ("/nowhere/cert.pem", &*key, vec!["tls.cert: \"/nowhere/cert.pem\" cannot be read: No such file"]),
         (&cert, "/nowhere/key.pem", vec!["tls.key: \"/nowhere/key.pem\" cannot be read: No such file"]),
         ("/nowhere/c", "/nowhere/k", vec!["tls.cert: \"/nowhere/c\" cannot", "tls.key: \"/nowhere/k\" cannot"]),
-        (dir.to_str().unwrap(), &key, vec!["tls.cert: ", "cannot be read: Is a directory"]),
+        (
+            dir.to_str().unwrap(),
+            &key,
+            vec!["tls.cert: ", "cannot be read: this is a directory, and a regular file is needed"],
+        ),
         (
             &at("empty.pem"),
             &at("empty.pem"),

@@ -154,16 +154,16 @@ fn only_a_regular_file_is_opened_by_whatever_links() {
     let [file, link, fifo, socket, none] = ["file", "link", "fifo", "socket", "none"].map(|name| dir.path().join(name));
     fs::write(&file, "x").unwrap();
     symlink(&file, &link).unwrap();
-    open_regular(&link).unwrap();
+    files::open(&link).unwrap();
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let _listener = UnixListener::bind(&socket).unwrap();
     for (path, what) in
         [(dir.path(), "a directory"), (&fifo, "a FIFO"), (&socket, "a socket"), (Path::new("/dev/zero"), "a device")]
     {
-        let refused = open_regular(path).unwrap_err().to_string();
+        let refused = files::open(path).unwrap_err().to_string();
         assert!(refused.contains(what), "{what}: {refused}");
     }
-    assert_eq!(open_regular(&none).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(files::open(&none).unwrap_err().kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
