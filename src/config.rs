@@ -44,7 +44,7 @@ pub(crate) use object_store::{ObjectStoreUrl, PASSWORD, StoreKind, StoreOptions,
 pub use proxy::Proxy;
 pub(crate) use proxy::proxy_name;
 pub use reload::Settings;
-pub(crate) use reload::{KeyChanges, UNCHANGED, merge};
+pub(crate) use reload::{KeyChanges, UNCHANGED, merge, refusal};
 pub(crate) use secret::{RedisUrl, Secret};
 pub(crate) use units::parse_duration;
 use values::Written;

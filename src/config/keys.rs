@@ -141,6 +141,8 @@ keys! {
         derived {
             /// Whether the operator named a `public_url`.
             public_url_is_set: bool = false;
+            /// Whether the configuration file has a key.
+            file_has_keys: bool = false;
         }
     }
 }

@@ -27,11 +27,30 @@ pub(crate) struct KeyChanges {
     pub needs_restart: Vec<String>,
 }
 
+/// Why a reload changes nothing, although `wanted` has no mistakes; `None`: it may take effect.
+///
+/// An editor may be about to write a file that is empty at this instant.
+pub(crate) fn refusal(running: &Config, wanted: &Config) -> Option<String> {
+    let (now, then) = (running.usage().as_str(), wanted.usage().as_str());
+    let todo = "or restart the server, if it is meant";
+    if running.file_has_keys && !wanted.file_has_keys {
+        return Some(format!("the configuration file has no keys any more: write it completely and reload, {todo}"));
+    }
+    let why = || {
+        format!(
+            "the use would change from {now} to {then}, which a reload cannot do: correct origin.url, mirror.enabled and \
+             replica.url and reload, {todo}"
+        )
+    };
+    (now != then).then(why)
+}
+
 /// The configuration that takes effect when `running` is to become `wanted`, and what changes. Both as they were read:
 /// without the ports that the system chose.
 pub(crate) fn merge(running: &Config, wanted: &Config) -> (Config, KeyChanges) {
     let (keys, mut next) = (Config::own_declarations(), running.clone());
     let mut changes = KeyChanges::default();
+    next.file_has_keys |= wanted.file_has_keys;
     for key in keys.iter().filter(|key| (key.differs)(running, wanted)) {
         let is_live = match key.about.reload {
             Reload::Live => true,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::config::{
     AdminConfig, Config, ConfigErrors, KeyChanges, Loaded, LogConfig, LogFormat, TlsConfig, UNCHANGED, Use, merge,
-    rhythm,
+    refusal, rhythm,
 };
 use crate::edge::answer::InForce;
 use crate::edge::answer::admit::Rules;
@@ -72,6 +72,7 @@ impl Reload {
         let texts = |errors: ConfigErrors| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
         let read = (source.read)().map_err(texts);
         let read = read.and_then(|loaded| {
+            refusal(&running, &loaded.config).map_or(Ok(()), |why| Err(vec![why]))?;
             let (next, changes) = merge(&running, &loaded.config);
             // A new access log is opened before anything else changes: its file may be a mistake.
             let is_other = running.access != next.access || running.log.format != next.log.format;

@@ -154,6 +154,23 @@ async fn refused(started: &Configured) -> String {
     reply.json()["errors"].to_string()
 }
 
+#[tokio::test]
+async fn a_file_that_is_empty_at_the_instant_of_a_reload_changes_nothing() {
+    let text = format!("{OPEN}ttl = \"7s\"\nadmin.token = \"0123456789abcdef-one\"\n");
+    let started = Configured::start(Setup::offline(), &text).await;
+    for (text, why) in
+        [("", "has no keys any more"), ("ttl = \"9s\"\norigin.url = \"http://127.0.0.1:9\"\n", "to mirror")]
+    {
+        let report = started.hang_up(text).await;
+        assert_eq!((&report["ok"], &report["applied"]), (&false.into(), &serde_json::json!([])), "{report}");
+        assert!(report["errors"].to_string().contains(why), "{report}");
+        assert!(started.finding().await.contains(why));
+    }
+    let purge = plain_client().delete(format!("http://{}/cache", started.server.admin)).send().await.unwrap();
+    assert_eq!(purge.status(), 401, "the token is still needed");
+    assert_eq!(started.hang_up(&text).await["ok"], true);
+}
+
 fn make_fifo(path: &Path) {
     std::fs::remove_file(path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());

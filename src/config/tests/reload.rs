@@ -1,7 +1,7 @@
 //! Reloads: each key alone, and several at once.
 
 use super::super::declaration::Reload;
-use super::super::reload::{KeyChanges, merge};
+use super::super::reload::{KeyChanges, merge, refusal};
 use super::{Config, declarations, needed, set, with_another};
 
 #[test]
@@ -87,4 +87,24 @@ fn a_listener_that_expects_the_proxy_protocol_keeps_its_proxies() {
     let (next, changes) = merge(&running, &Config::default());
     assert_eq!(changes.needs_restart, ["client_ip.proxy_protocol", "client_ip.trusted_proxies"]);
     assert_eq!(next, running);
+}
+
+#[test]
+fn a_file_without_keys_and_another_use_are_refused() {
+    let mirror = config("origin.url = \"http://o.test\"\nttl = \"1m\"");
+    for (wanted, why) in [
+        (config(""), "the configuration file has no keys any more: write it completely and reload"),
+        (config("# ttl = \"1m\"\n"), "no keys any more"),
+        (config("ttl = \"1m\""), "the use would change from mirror to offline"),
+        (config("origin.url = \"http://o.test\"\nmirror.enabled = false"), "from mirror to shield"),
+    ] {
+        let refused = refusal(&mirror, &wanted).unwrap();
+        assert!(refused.contains(why) && refused.ends_with("or restart the server, if it is meant"), "{refused}");
+    }
+    let same = config("origin.url = \"http://other.test\"");
+    assert_eq!(refusal(&mirror, &same), None, "it waits for a restart");
+    let started_without_keys = config("");
+    assert_eq!(refusal(&started_without_keys, &config("")), None);
+    let (running, _) = merge(&started_without_keys, &config("ttl = \"1m\""));
+    assert!(refusal(&running, &config("")).is_some());
 }

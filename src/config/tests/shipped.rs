@@ -163,7 +163,7 @@ fn the_effective_configuration_loads_again() {
         let config = Config::from_text(text).unwrap().config;
         let again = Config::from_text(&config.describe()).unwrap().config;
         // What was derived is named in what is written.
-        assert_eq!(Config { public_url_is_set: true, ..config }, again, "{text}");
+        assert_eq!(Config { public_url_is_set: true, file_has_keys: true, ..config }, again, "{text}");
     }
 }
 
