@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::address::{BaseUrl, collide, unbracketed};
+use super::address::{BaseUrl, collide, is_loopback, unbracketed};
 use super::declaration::DeclaresKeys as _;
 use super::errors::{ConfigIssue, ValueSource};
 use super::keys::{ClientIpConfig, TlsConfig};
@@ -65,9 +65,12 @@ fn read(root: Table, reader: &mut KeyReader) -> Config {
 /// Where a server is asked and no key says how, the variables do.
 fn read_proxies(config: &mut Config, variables: &ProxyVariables, reader: &mut KeyReader) {
     let Config { origin, publish, replica, .. } = config;
-    let is_asked = |url: &Option<ObjectStoreUrl>| url.as_ref().is_some_and(|url| url.kind() != StoreKind::File);
+    let is_far = |url: &ObjectStoreUrl| url.kind() != StoreKind::Web || !url.url().host_str().is_some_and(is_loopback);
+    let is_asked =
+        |url: &Option<ObjectStoreUrl>| url.as_ref().is_some_and(|url| url.kind() != StoreKind::File && is_far(url));
+    // The variables never apply to this machine.
     for (key, is_asked, proxy) in [
-        ("origin.proxy", origin.url.is_some(), &mut origin.proxy),
+        ("origin.proxy", origin.url.as_ref().is_some_and(|url| !url.is_loopback()), &mut origin.proxy),
         ("publish.proxy", is_asked(&publish.url), &mut publish.proxy),
         ("replica.proxy", is_asked(&replica.url), &mut replica.proxy),
     ] {
@@ -255,6 +258,12 @@ fn warnings(config: &Config, reader: &KeyReader) -> Vec<ConfigIssue> {
             warn("publish.url", problem);
         }
         _ => {}
+    }
+    for (section, url) in [("publish", &config.publish.url), ("replica", &config.replica.url)] {
+        let key = format!("{section}.options");
+        if url.is_none() && reader.source(&key).is_some() {
+            warn(&key, &format!("has no effect, because {section}.url is not set"));
+        }
     }
     if config.replica.url.is_some() && config.usage() == Use::Shield {
         warn("replica.url", "has no effect, because a shield keeps no data that could come from an object store");

@@ -17,7 +17,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("api", 3_509),
     ("cli", 3_283),
     ("clock", 311),
-    ("config", 2_496),
+    ("config", 2_504),
     ("data", 10_382),
     ("edge", 12_785),
     ("fleet", 3_241),

@@ -268,6 +268,12 @@ async fn check_shows_the_proxy_in_effect_without_its_password() {
         let (_, said) = process.end().await;
         assert!(said.lines().any(|own| own == line) && !said.contains("hunter2"), "{said}");
     }
+    let here = Setup::shield_of_url("http://127.0.0.1:9");
+    let (code, said) =
+        Process::spawn_under(&["env", "http_proxy=http://two.test"].map(str::to_owned), &arguments(&here), dir.path())
+            .end()
+            .await;
+    assert_eq!((code, shown(&said).as_str()), (0, "# proxy: absent: no proxy"), "it never applies to this machine");
     let (code, said) = run(&arguments(&shield("http").set("origin.proxy", "socks5://me:hunter2@one.test"))).await;
     assert!(code == 64 && said.contains("is not the URL of an HTTP proxy") && !said.contains("hunter2"), "{said}");
     let bucket = Setup::offline().set("publish.url", "s3://bucket/one").set("publish.options.aws_proxy_url", "hunter2");

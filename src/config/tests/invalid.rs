@@ -239,6 +239,8 @@ fn what_is_probably_not_meant_is_a_warning() {
         ),
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
         ("mirror.enabled = false", vec!["mirror.enabled"]),
+        ("publish.options = { foo = \"x\" }", vec!["publish.options"]),
+        ("replica.options.aws_region = \"x\"", vec!["replica.options"]),
         (
             "publish.url = \"file:///srv/fleet\"\nbundle.trusted_keys = [\"RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"]",
             vec!["publish.url"],
