@@ -153,3 +153,40 @@ async fn an_error_with_200_replaces_no_list_and_no_index() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_list_of_wrong_types_replaces_none_and_is_502_without_one() {
+    let wrong = [
+        r#"{"items":"no","total":[]}"#,
+        r#"{"items":{},"total":1}"#,
+        r#"{"items":[],"total":-1}"#,
+        r#"{"items":[],"total":"1"}"#,
+        r#"{"items":[],"total":null}"#,
+        r#"{"items":[],"items":[],"total":1}"#,
+    ];
+    let upstream = Upstream::start(move |seen| {
+        let case = seen.target.split("case-").nth(1).and_then(|case| case.parse::<usize>().ok());
+        let body = match case {
+            Some(case) => wrong[case],
+            None if seen.nth == 1 => r#"{"page":1,"total":1,"items":[{"id":1}]}"#,
+            None => wrong[(seen.nth - 2) % wrong.len()],
+        };
+        Script::new(200, body).with("cache-control", "max-age=0, stale-if-error=600")
+    })
+    .await;
+    let server = Setup::shield_of_url(&upstream.url()).start().await;
+    server.ready().await;
+    let right = server.ok(LIST).await;
+    for _ in wrong {
+        let stale = server.ok(LIST).await;
+        assert_eq!(stale.body, right.body);
+        assert!(stale.the("cache-status").contains("fwd=stale"), "{stale:?}");
+    }
+    for case in 0..wrong.len() {
+        server.get(&format!("{LIST}?sport=case-{case}")).await.assert_problem(502, &[]);
+    }
+    for detail in ["/api/listings/7.json", "/api/listings/8.json"] {
+        upstream.answers(|_| Script::new(200, r#"{"error":"no","items":"no"}"#));
+        server.ok(detail).await;
+    }
+}

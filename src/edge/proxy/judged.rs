@@ -12,7 +12,6 @@ use http::header::{
     HeaderName, HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{Method, StatusCode};
-use memchr::memmem;
 
 use crate::api::json::Picked;
 use crate::api::links::Rewrite;
@@ -226,18 +225,20 @@ impl Representation {
         })
     }
 
-    /// Refuses a list without `items`, and an index without terms, where the stored one has some.
+    /// Refuses a list whose `items` or `total` has a wrong type or is lost, and an index that lost its terms.
     fn checked(self, path: &str, kept: Option<&Stored>) -> Result<Self, AskError> {
-        let has_items = |body: &[u8]| memmem::find(body, b"\"items\"").is_some();
-        let has_terms = |body: &[u8]| {
-            let terms = std::str::from_utf8(body).ok().and_then(|text| taxonomy::terms(text).ok());
-            terms.is_some_and(|terms| !terms.is_empty())
-        };
-        let has_lost = |has: fn(&[u8]) -> bool| {
-            !has(&self.body.identity().body) && kept.is_some_and(|kept| has(&kept.body.identity().body))
-        };
+        fn text(body: &Coded) -> &str {
+            std::str::from_utf8(&body.identity().body).unwrap_or_default()
+        }
+        let has_terms = |text: &str| taxonomy::terms(text).is_ok_and(|terms| !terms.is_empty());
+        let has_lost = |has: fn(&str) -> bool| !has(text(&self.body)) && kept.is_some_and(|kept| has(text(&kept.body)));
         match Route::of(path.split('?').next().unwrap_or(path)) {
-            Route::List if has_lost(has_items) => Err(AskError::nonsense(path, "the list has no `items`")),
+            Route::List
+                if members(text(&self.body)).contains(&Some(false))
+                    || has_lost(|list| members(list) == [Some(true); 2]) =>
+            {
+                Err(AskError::nonsense(path, "the list has no array `items` or no number `total`"))
+            }
             Route::Taxonomy(_) if has_lost(has_terms) => Err(AskError::nonsense(path, "the index has no terms")),
             _ => Ok(self),
         }
@@ -275,6 +276,17 @@ impl Representation {
         let body = Arc::new(Coded::new(answer.body.clone()));
         Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
+}
+
+/// Whether `items` is an array, and `total` a number from 0 up; `None`: absent.
+fn members(list: &str) -> [Option<bool>; 2] {
+    let [items, total] = json::pick(list, &["items", "total"]).unwrap_or_default();
+    let begins = |value, is_right: fn(char) -> bool| match value {
+        Picked::Absent => None,
+        Picked::Once(value) => Some(value.starts_with(is_right)),
+        Picked::Repeated(..) => Some(false),
+    };
+    [begins(items, |first| first == '['), begins(total, |first| first.is_ascii_digit())]
 }
 
 /// The fields that clients see, without those about the body and `more`.
