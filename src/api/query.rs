@@ -124,6 +124,12 @@ fn list_of(values: [Option<Cow<'_, str>>; 6]) -> Result<(ListQuery, bool), Query
     Ok((list, is_odd))
 }
 
+/// Reads `snapshot` of an index from a raw query string, which has no other parameter; `None`: absent.
+pub(crate) fn snapshot(raw: &str) -> Result<Option<Box<str>>, QueryError> {
+    let ([snapshot], _) = values(raw, &["snapshot"])?;
+    Ok(boxed(snapshot))
+}
+
 /// The parameters of `/changes.json` and `/changes.ndjson`.
 pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 

@@ -370,7 +370,10 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     let page = |document| Ok(Target::Document(document));
     match routed.route {
         Route::List => list(routed.query).map(Target::Api),
-        Route::Taxonomy(kind) => Ok(Target::Api(ApiTarget::Taxonomy { kind, pin: parse(routed.query)?.snapshot })),
+        Route::Taxonomy(kind) => {
+            let pin = query::snapshot(routed.query).map_err(refusal)?;
+            Ok(Target::Api(ApiTarget::Taxonomy { kind, pin }))
+        }
         Route::Detail(id) => Ok(Target::Api(ApiTarget::Detail(id))),
         Route::NoSuchListing => {
             let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
@@ -429,10 +432,6 @@ fn list(raw: &str) -> Result<ApiTarget, Problem> {
 
 fn moved(to: &str, path: &str) -> Result<Target, Problem> {
     HeaderValue::from_str(to).map(Target::Moved).map_err(|_| Problem::unknown_path(path))
-}
-
-fn parse(query: &str) -> Result<Parameters, Problem> {
-    Parameters::parse(query).map_err(refusal)
 }
 
 fn since(query: &str) -> Result<Box<str>, Problem> {

@@ -206,7 +206,14 @@ fn odd_queries_are_told_apart() {
     }
     assert!(matches!(target("listings/x.json"), Ok(Target::Api(ApiTarget::NoListing(id))) if &*id == "x"));
     assert!(matches!(target("listings/%2B%37.json"), Ok(Target::Api(ApiTarget::NoListing(id))) if &*id == "%2B7"));
-    for refused in ["listings.json?page=%FF", "sports.json?page=0"] {
+    for refused in ["listings.json?page=%FF", "sports.json?snapshot=a&snapshot=b", "states.json?snapshot=%FF"] {
         assert!(target(refused).is_err(), "{refused}");
+    }
+    for kind in TaxonomyKind::ALL {
+        for ignored in ["page=0", "page=abc", "sport=a&sport=b", "modified_since=garbage", "page=%FF", "per_page=&x"] {
+            let asked = target(&format!("{}?{ignored}&snapshot=a", &kind.path()["/api/".len()..]));
+            let expected = Target::Api(ApiTarget::Taxonomy { kind, pin: Some("a".into()) });
+            assert_eq!(asked, Ok(expected), "{ignored}");
+        }
     }
 }
