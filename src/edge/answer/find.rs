@@ -140,12 +140,20 @@ impl Finder {
         if let Some(pin) = target.pin() {
             return Err(Problem::snapshot_gone(pin, None));
         }
+        let is_shield = self.details.is_none();
         match target {
             ApiTarget::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
             ApiTarget::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             ApiTarget::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
-            ApiTarget::NoListing(id) => Err(Problem::unknown_listing(&id[..])),
-            ApiTarget::OddList(asked) => self.through(&asked.ours?.path_and_query(), false, client).await,
+            ApiTarget::NoListing(id) if is_shield => {
+                self.through(&format!("/api/listings/{id}.json"), false, client).await
+            }
+            ApiTarget::NoListing(id) => self.no_listing(&id, client).await,
+            ApiTarget::OddList(asked) => {
+                asked.ours?;
+                // A mirror bounds odd values; a shield forwards whatever it does not refuse.
+                self.read(&asked.odd.path(&asked.odd.odds), false, !is_shield, None, client).await
+            }
             ApiTarget::Changes { .. } => Err(Problem::unknown_path("/changes.json")),
             ApiTarget::Search(_) => Err(Problem::unavailable("There is no snapshot yet").after(30)),
         }

@@ -308,7 +308,8 @@ fn link(path: &str, text: &str, public_url: &str) -> Option<HeaderValue> {
     let (document, query) = path.split_once('?').unwrap_or((path, ""));
     let total = total.and_then(|total| total.parse().ok());
     match (Route::of(document), total, Parameters::parse(query)) {
-        (Route::List, Some(total), Ok(asked)) => {
+        // Of an odd query, only the origin knows the pages.
+        (Route::List, Some(total), Ok(asked)) if !asked.is_odd => {
             let query = (&asked.list, ListQuery::DEFAULT_PER_PAGE);
             links::list(license.as_deref(), query, total, public_url, None)
         }
