@@ -21,7 +21,7 @@ use crate::protocol::problem::Problem;
 
 use super::admit::FileTarget;
 use super::compose::{Answer, Asked, Body, ConstantHeaders, Outcome, about_body, of_snapshot};
-use super::find::{unsearched, unselected};
+use super::find::{no_snapshot, unsearched, unselected};
 use super::{Responder, head as fields};
 
 /// When to ask again: a mirror that has nothing yet, other files that are being made, a file that cannot be made, in
@@ -103,8 +103,8 @@ impl Responder {
         client: IpAddr,
     ) -> Result<Answer, Problem> {
         // A wrong parameter is an error only where there is a snapshot.
-        let dumps = self.dumps.as_ref().filter(|_| self.finder.current.get().is_some());
-        let dumps = dumps.ok_or_else(|| Problem::unknown_path("/changes.ndjson"))?;
+        let dumps = self.dumps.as_ref().ok_or_else(|| Problem::unknown_path("/changes.ndjson"))?;
+        self.finder.current.get().ok_or_else(no_snapshot)?;
         let (selected, published, tag) = dumps.changes(since?, client).await.map_err(unchanged)?;
         let state = precondition::evaluate(asked.method, asked.headers, Some(&tag));
         asked.now = self.clock.now();

@@ -154,8 +154,8 @@ impl Finder {
                 // A mirror bounds odd values; a shield forwards whatever it does not refuse.
                 self.read(&asked.odd.path(&asked.odd.odds), false, !is_shield, None, client).await
             }
-            ApiTarget::Changes { .. } => Err(Problem::unknown_path("/changes.json")),
-            ApiTarget::Search(_) => Err(Problem::unavailable("There is no snapshot yet").after(30)),
+            ApiTarget::Changes { .. } if is_shield => Err(Problem::unknown_path("/changes.json")),
+            ApiTarget::Changes { .. } | ApiTarget::Search(_) => Err(no_snapshot()),
         }
     }
 
@@ -215,6 +215,10 @@ impl Absent {
         data: "This server is a replica and has no data from its publisher yet",
         retry_after: 60,
     };
+}
+
+pub(super) fn no_snapshot() -> Problem {
+    Problem::unavailable("There is no snapshot yet").after(30)
 }
 
 /// The error for a client when the origin gives no answer.

@@ -411,10 +411,12 @@ async fn records_count_against_the_limit_and_need_snapshots() {
     server.get(RECORDS).await.assert_problem(400, &[]);
     server.get(&target).await.assert_problem(429, &[]);
     let shielded = origin(20).await;
-    for setup in [Setup::shield_of(&shielded), Setup::offline()] {
+    for (setup, status, named) in
+        [(Setup::shield_of(&shielded), 404, RECORDS), (Setup::offline(), 503, "no snapshot yet")]
+    {
         let server = setup.start().await;
         for target in [RECORDS, "/changes.ndjson?since=any", "/changes.ndjson?since=a&since=b"] {
-            server.get(target).await.assert_problem(404, &[RECORDS]);
+            server.get(target).await.assert_problem(status, &[named]);
         }
     }
     assert_eq!(shielded.count(), 0);

@@ -56,7 +56,11 @@ async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_on
         for target in ["/api/listings.json?snapshot=any", "/api/sports.json?snapshot=any"] {
             server.get(target).await.assert_problem(410, &["any"]);
         }
-        assert_eq!(server.get("/changes.json?since=any").await.status, 404, "{fault:?}");
+        for target in ["/changes.json?since=any", "/changes.ndjson?since=any", "/changes.json"] {
+            let early = server.get(target).await;
+            early.assert_problem(503, &["no snapshot yet"]);
+            assert_eq!((early.the("retry-after"), early.the("cache-control")), ("30".into(), "no-store".into()));
+        }
         let is_held_up = || origin.log().iter().any(|seen| seen.path_and_query == path);
         wait_until("the crawl is held up", || async { is_held_up() }).await;
         origin.set(|switches| switches.faults.clear());
