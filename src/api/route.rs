@@ -36,7 +36,7 @@ pub enum Route {
     Venue(ListingId),
     /// `/assets/…`: what pages are made of.
     Asset,
-    /// The path of a document or a dump with a slash after it.
+    /// The path of a document or a dump with a slash after it, or the base path without one.
     Slashed,
     /// `/dumps` or `/dumps/`: the front page lists the dumps.
     Files,

@@ -482,7 +482,7 @@ async fn pages_have_a_window_of_their_own_and_documents_count_in_that_of_the_api
 }
 
 #[tokio::test]
-async fn a_page_lies_below_the_path_of_the_public_url_and_without_its_slash_is_nowhere() {
+async fn a_page_lies_below_the_path_of_the_public_url_and_without_its_slash_leads_there() {
     let server = Setup::offline().set("public_url", "http://mirror.test/venues").start().await;
     let front = page(&server, "/venues/").await;
     for link in values(front.text(), "src") {
@@ -490,7 +490,10 @@ async fn a_page_lies_below_the_path_of_the_public_url_and_without_its_slash_is_n
     }
     page(&server, "/venues/docs").await;
     // Relative links would lead to the parent.
-    assert_eq!(server.get_with("/venues", &[HTML]).await.status, 404);
+    for (target, to) in [("/venues", "./venues/"), ("/venues?x=1", "./venues/?x=1")] {
+        let moved = server.get_with(target, &[HTML]).await;
+        assert_eq!((moved.status, moved.the("location")), (301, to.to_owned()), "{target}");
+    }
 }
 
 #[tokio::test]

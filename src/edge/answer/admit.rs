@@ -314,7 +314,11 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
             // Relative links lead astray where the slash after the base is missing.
             let slashless = start.is_none();
             let raw_path = start.map_or(&b"/"[..], |(at, _)| &raw_path[at..]);
-            let route = named(&path).filter(|_| !slashless).unwrap_or(Route::Unknown);
+            let (route, path) = match named(&path).unwrap_or(Route::Unknown) {
+                // The front page.
+                Route::Document(_) if slashless => (Route::Slashed, base.as_str().to_owned()),
+                route => (route, path),
+            };
             Routed { route, path: path.into(), raw_path, raw_query, query }
         }
         None => Routed { route, path, raw_path, raw_query, query },
@@ -403,7 +407,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         Route::Slashed => {
             let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             let query = if routed.query.is_empty() { String::new() } else { format!("?{}", routed.query) };
-            moved(&format!("../{name}{query}"), path)
+            moved(&if path.ends_with('/') { format!("../{name}{query}") } else { format!("./{name}/{query}") }, path)
         }
         Route::Files => moved(if path.ends_with('/') { "../#files" } else { "./#files" }, path),
         Route::Probe(probe) => Ok(Target::Probe(probe)),
