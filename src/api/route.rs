@@ -36,7 +36,7 @@ pub enum Route {
     Venue(ListingId),
     /// `/assets/…`: what pages are made of.
     Asset,
-    /// The path of a document or a dump with a slash after it, or the base path without one.
+    /// The path of a document, a dump, the changes or the search with a slash after it, or the base path without one.
     Slashed,
     /// `/dumps` or `/dumps/`: the front page lists the dumps.
     Files,
@@ -70,10 +70,14 @@ impl Route {
                     return Self::Files;
                 }
                 let venue = |path: &str| ListingId::parse(path.strip_prefix("/venues/")?).map(Self::Venue);
-                let document = |path| Document::at(path).map(Self::Document);
-                let named = |path| document(path).or(DumpKind::of_path(path).map(Self::Dump)).or_else(|| venue(path));
-                let slashed = || path.strip_suffix('/').and_then(named).map_or(Self::Unknown, |_| Self::Slashed);
-                named(path).unwrap_or_else(slashed)
+                let document = |path: &str| Document::at(path).map(Self::Document);
+                let named =
+                    |path: &str| document(path).or(DumpKind::of_path(path).map(Self::Dump)).or_else(|| venue(path));
+                let is_named = |path: &str| {
+                    matches!(path, "/changes.json" | "/changes.ndjson" | "/search.json") || named(path).is_some()
+                };
+                let is_slashed = || path.strip_suffix('/').is_some_and(is_named);
+                named(path).unwrap_or_else(|| if is_slashed() { Self::Slashed } else { Self::Unknown })
             }
         }
     }
@@ -318,6 +322,10 @@ mod tests {
             ("/changes.json", Route::Changes),
             ("/changes.ndjson", Route::ChangeRecords),
             ("/search.json", Route::Search),
+            ("/search.json/", Route::Slashed),
+            ("/changes.json/", Route::Slashed),
+            ("/changes.ndjson/", Route::Slashed),
+            ("/search.json//", Route::Unknown),
             ("/dumps/listings.csv", Route::Dump(DumpKind::Csv)),
             ("/dumps/listings.xml", Route::Unknown),
             ("/", Route::Document(Document::Front)),

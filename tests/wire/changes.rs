@@ -81,7 +81,12 @@ async fn changes_obey_http_like_lists() {
         let gone = server.get(&format!("/changes.json?since={unknown}")).await;
         gone.assert_problem(410, &["since", unknown, &id]);
     }
-    server.get("/changes.json/").await.assert_problem(404, &[]);
+    for (target, to) in
+        [("/changes.json/?since=a", "../changes.json?since=a"), ("/search.json/?q=golf", "../search.json?q=golf")]
+    {
+        let moved = server.get(target).await;
+        assert_eq!((moved.status, moved.the("location")), (301, to.to_owned()), "{target}");
+    }
     let metrics = server.admin(Method::GET, "/metrics").await;
     assert!(metrics.text().contains("\"changes\""), "{}", metrics.text());
 }
