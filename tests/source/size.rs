@@ -19,7 +19,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("clock", 311),
     ("config", 2_424),
     ("data", 10_398),
-    ("edge", 12_808),
+    ("edge", 12_809),
     ("fleet", 3_240),
     ("lib", 19),
     ("main", 6),

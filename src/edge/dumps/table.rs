@@ -207,10 +207,10 @@ impl Columns {
         }
     }
 
-    /// A text as a cell. Excel takes some for formulas.
+    /// A text as a cell. Excel takes some for formulas, also after white space and in full width; OWASP, "CSV Injection".
     fn put_text(&self, out: &mut Vec<u8>, text: &str) {
-        let is_formula = self.bom && text.starts_with(['=', '+', '-', '@']) && text.parse::<f64>().is_err();
-        if is_formula {
+        let begins = text.starts_with(['\t', '\r']) || text.trim_start().starts_with(FORMULA);
+        if self.bom && begins && text.trim().parse::<f64>().is_err() {
             return put_bytes(out, format!("'{text}").as_bytes());
         }
         put_bytes(out, text.as_bytes());
@@ -244,6 +244,9 @@ fn each_leaf<'a>(body: &'a Bytes, show: &mut dyn FnMut(&str, &'a str)) -> bool {
     }
     std::str::from_utf8(body).is_ok_and(|text| within(text.trim(), &mut String::new(), 1, show))
 }
+
+/// What formulas begin with.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
 /// In the place of a slug: none is known, or more than one.
 const NO_SLUG: u32 = u32::MAX;
