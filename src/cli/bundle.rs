@@ -24,7 +24,7 @@ use crate::data::snapshot::dataset::{Dataset, DatasetError};
 use crate::data::store::nameless;
 use crate::protocol::freshness::{age_seconds, is_from_the_future};
 use crate::server::fleet::trusted_keys;
-use crate::words::{counted, seconds};
+use crate::words::{counted, seconds, with_causes};
 
 /// Arguments of `grandstand bundle`.
 #[derive(Debug, Args)]
@@ -79,17 +79,20 @@ impl Bundle {
 
 /// A file that was not written, or not imported.
 #[derive(Debug, thiserror::Error)]
-#[error("{} was not {undone}: {source}", path.display())]
+#[error("{} was not {undone}: {why}", path.display())]
 struct NotDone {
     path: PathBuf,
     undone: &'static str,
-    source: Box<dyn std::error::Error + Send + Sync>,
+    /// In one line: an error quotes the bundle.
+    why: String,
 }
 
 /// Gives a failure the name of the file. `undone`: `"written"` or `"imported"`.
 fn not_done(path: &Path, undone: &'static str) -> impl Fn(Failure) -> Failure {
     move |failure| match failure {
-        Failure::Other(source) => NotDone { path: path.to_owned(), undone, source }.into(),
+        Failure::Other(error) => {
+            NotDone { path: path.to_owned(), undone, why: plain(&with_causes(error.as_ref())) }.into()
+        }
         wrong => wrong,
     }
 }
@@ -99,10 +102,11 @@ fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", path.display())]
+#[error("{}: {why}", path.display())]
 struct InFile {
     path: PathBuf,
-    source: TrustError,
+    /// In one line.
+    why: String,
 }
 
 /// The file of a bundle, and its name. `-` is standard input, of which a nameless copy is made: a bundle is read more than
@@ -164,9 +168,9 @@ fn in_file(path: &Path, error: TrustError) -> Failure {
         | TrustError::UnsignedInput
         | TrustError::TooLarge { .. } => error.into(),
         TrustError::Signature(SignatureError::NotASignature(_) | SignatureError::Legacy) => {
-            InFile { path: trust::path_of(path), source: error }.into()
+            InFile { path: trust::path_of(path), why: plain(&with_causes(&error)) }.into()
         }
-        source => InFile { path: path.to_owned(), source }.into(),
+        error => InFile { path: path.to_owned(), why: plain(&with_causes(&error)) }.into(),
     }
 }
 
@@ -315,4 +319,22 @@ fn ago(now: WallTime, then: WallTime) -> String {
         return "in the future: not confirmed".to_owned();
     }
     format!("{} ago", seconds(age_seconds(now, then).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_the_bundle_holds() {
+        let error = || bundle::BundleError::Disagrees { what: "x", manifest: "a\n\u{1b}[2J".into(), found: "b".into() };
+        let failures = [
+            in_file(Path::new("x.bundle"), error().into()),
+            not_done(Path::new("x.bundle"), "imported")(error().into()),
+        ];
+        for failure in failures {
+            let told = failure.to_string();
+            assert!(told.contains("a\\n\\u{1b}[2J") && !told.contains(char::is_control), "{told:?}");
+        }
+    }
 }

@@ -47,7 +47,8 @@ impl Purger {
 /// The normalised path below `base` that `path=` and all that follows mean: the escapes may be those of the path itself, or
 /// those that put it into this query.
 fn path(query: &str, base: Option<&BasePath>) -> Result<String, PurgeError> {
-    let raw = query.strip_prefix("path=").filter(|path| !path.is_empty()).ok_or(PurgeError::Usage)?;
+    let is_one = |path: &&str| !path.is_empty() && !path.contains("&path=");
+    let raw = query.strip_prefix("path=").filter(is_one).ok_or(PurgeError::Usage)?;
     let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode_str(raw).into();
     if decoded.contains(&b'?') {
         return Err(PurgeError::Query);
@@ -71,7 +72,7 @@ mod tests {
         ] {
             assert_eq!(path(query, None).as_deref(), Ok(named), "{query}");
         }
-        for bad in ["paths=/x", "path=", "path=api", "path=/a/../b"] {
+        for bad in ["paths=/x", "path=", "path=api", "path=/a/../b", "path=/a&path=/b", "path=/a&x&path="] {
             assert!(path(bad, None).is_err(), "{bad}");
         }
         for query in ["path=/api/listings.json?page=0", "path=/api/listings.json%3Fsport=golf"] {

@@ -77,8 +77,15 @@ pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(),
     }
     match config.secret() {
         Some(token) => {
-            let sent = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
-            if sent.is_some_and(|sent| token.matches(sent.as_bytes())) { Ok(()) } else { Err(Refusal::Token) }
+            // RFC 9110 §11.1: the scheme in any case. A second line is refused: a proxy may have checked that one.
+            let sent = text("authorization").filter(|_| lines("authorization").count() == 1);
+            let is_right =
+                |(scheme, sent): (&str, &str)| scheme.eq_ignore_ascii_case("bearer") && token.matches(sent.as_bytes());
+            if sent.and_then(|value| value.split_once(' ')).is_some_and(is_right) {
+                Ok(())
+            } else {
+                Err(Refusal::Token)
+            }
         }
         None if config.accepts_writes() => Ok(()),
         None => Err(Refusal::NoToken),
@@ -170,6 +177,17 @@ mod tests {
         let text = "admin = { listen = \"127.0.0.1:9090\", token = \"0123456789abcdef0123\" }";
         let config = crate::config::Config::from_text(text).unwrap().config.admin;
         assert_eq!(may_write(&config, &headers(&[])), Err(Refusal::Token));
-        assert_eq!(may_write(&config, &headers(&[("authorization", "Bearer 0123456789abcdef0123")])), Ok(()));
+        for scheme in ["Bearer 0123456789abcdef0123", "bearer 0123456789abcdef0123", "BEARER 0123456789abcdef0123"] {
+            assert_eq!(may_write(&config, &headers(&[("authorization", scheme)])), Ok(()), "{scheme}");
+            for other in [scheme, "Basic eDp5"] {
+                for pair in [[scheme, other], [other, scheme]] {
+                    let twice = headers(&pair.map(|value| ("authorization", value)));
+                    assert_eq!(may_write(&config, &twice), Err(Refusal::Token), "{pair:?}");
+                }
+            }
+        }
+        for wrong in ["Bearer", "Bearer0123456789abcdef0123", "Basic 0123456789abcdef0123", "0123456789abcdef0123"] {
+            assert_eq!(may_write(&config, &headers(&[("authorization", wrong)])), Err(Refusal::Token), "{wrong}");
+        }
     }
 }
