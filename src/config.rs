@@ -155,7 +155,11 @@ impl Config {
     /// `env`: the whole environment, of which only `GRANDSTAND__SECTION__KEY` is used. `sets`: the arguments of
     /// `--set`, each `dotted.key=value`; the last one for a key wins.
     pub fn examine(file: Option<&Path>, env: impl Iterator<Item = (String, String)>, sets: &[String]) -> Examined {
-        checks::resolve(sources::merge(file.map(|path| (path, sources::read_file(path))), env, sets))
+        let mut examined =
+            checks::resolve(sources::merge(file.map(|path| (path, sources::read_file(path))), env, sets));
+        let is_of_file = |place: &ValueSource| matches!(place, ValueSource::File { .. });
+        examined.config.file_has_keys = examined.places.values().flatten().any(is_of_file);
+        examined
     }
 
     /// The same, without mistakes.

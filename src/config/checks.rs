@@ -54,7 +54,6 @@ fn read(root: Table, reader: &mut KeyReader) -> Config {
         reader.fail("tls.listen", "is empty");
     }
     config.tls.take_if(|tls| tls.cert.as_os_str().is_empty() || tls.key.as_os_str().is_empty());
-    config.file_has_keys = reader.places.values().flatten().any(|place| matches!(place, ValueSource::File { .. }));
     config.public_url_is_set = reader.source("public_url").is_some() && !reader.has_failed("public_url");
     if let Some(first) = config.listen.first().filter(|_| !config.public_url_is_set) {
         config.public_url = BaseUrl::of_listener(*first);

@@ -17,7 +17,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("api", 3_521),
     ("cli", 3_285),
     ("clock", 311),
-    ("config", 2_504),
+    ("config", 2_507),
     ("data", 10_382),
     ("edge", 12_810),
     ("fleet", 3_241),

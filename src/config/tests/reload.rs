@@ -91,20 +91,21 @@ fn a_listener_that_expects_the_proxy_protocol_keeps_its_proxies() {
 
 #[test]
 fn a_file_without_keys_and_another_use_are_refused() {
-    let mirror = config("origin.url = \"http://o.test\"\nttl = \"1m\"");
+    let of_file = |text: &str| Config { file_has_keys: true, ..config(text) };
+    let mirror = of_file("origin.url = \"http://o.test\"\nttl = \"1m\"");
     for (wanted, why) in [
         (config(""), "the configuration file has no keys any more: write it completely and reload"),
         (config("# ttl = \"1m\"\n"), "no keys any more"),
-        (config("ttl = \"1m\""), "the use would change from mirror to offline"),
-        (config("origin.url = \"http://o.test\"\nmirror.enabled = false"), "from mirror to shield"),
+        (of_file("ttl = \"1m\""), "the use would change from mirror to offline"),
+        (of_file("origin.url = \"http://o.test\"\nmirror.enabled = false"), "from mirror to shield"),
     ] {
         let refused = refusal(&mirror, &wanted).unwrap();
         assert!(refused.contains(why) && refused.ends_with("or restart the server, if it is meant"), "{refused}");
     }
-    let same = config("origin.url = \"http://other.test\"");
+    let same = of_file("origin.url = \"http://other.test\"");
     assert_eq!(refusal(&mirror, &same), None, "it waits for a restart");
     let started_without_keys = config("");
     assert_eq!(refusal(&started_without_keys, &config("")), None);
-    let (running, _) = merge(&started_without_keys, &config("ttl = \"1m\""));
+    let (running, _) = merge(&started_without_keys, &of_file("ttl = \"1m\""));
     assert!(refusal(&running, &config("")).is_some());
 }
