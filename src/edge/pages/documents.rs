@@ -136,7 +136,7 @@ pub(super) fn openapi(site: &Site, facts: Option<&PageFacts<'_>>, described: &De
 }
 
 /// The paths that need no snapshot.
-const OF_A_SHIELD: [&str; 4] = ["/", "/docs", "/openapi.json", "/robots.txt"];
+const OF_A_SHIELD: [&str; 6] = ["/", "/docs", "/openapi.json", "/robots.txt", "/livez", "/readyz"];
 
 /// The description with the paths alone that a shield has.
 fn without_data(whole: String) -> String {
