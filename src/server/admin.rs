@@ -46,9 +46,10 @@ pub(crate) struct Admin {
 
 type Reply = Response<Vec<u8>>;
 
-const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /history.json, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
-                     /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
-                     /snapshots/verify, /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
+const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /history.json, /metrics, /audit, \
+                     /snapshots and /bundle, POST /reload, /refresh, /sync, /audit, /snapshots/{id}/rollback, \
+                     /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/verify, /snapshots/release, \
+                     /snapshots/accept and /bundle, and DELETE /cache";
 
 fn reply(status: StatusCode, content_type: &str, body: impl Into<Vec<u8>>) -> Reply {
     let body = body.into();

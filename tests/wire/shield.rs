@@ -201,25 +201,21 @@ async fn open_cases_that_are_not_400_are_the_origins_and_sent_as_spelled() {
         ("/api/listings/abc.json", "/api/listings/abc.json"),
         ("/api/listings/012.json", "/api/listings/012.json"),
     ];
-    for is_mirror in ["false", "true"] {
-        let upstream = Upstream::start(move |seen| match seen.target.as_str() {
-            "/api/listings/abc.json" => Script::new(404, r#"{"error":"no such thing"}"#),
-            target if sent.iter().any(|(_, sent)| *sent == target) => {
-                Script::new(200, r#"{"total":900,"per_page":250,"items":[]}"#).with("cache-control", "max-age=600")
-            }
-            _ => Script::new(404, "").with("cache-control", "no-store"),
-        })
-        .await;
-        let setup = Setup::shield_of_url(&upstream.url()).set("mirror.enabled", is_mirror);
-        let setup = setup.without("mirror.examine_per_hour");
-        let server = crate::open_cases::by_address(setup).start().await;
-        for (asked, expected) in sent {
-            let first = crate::open_cases::ask(&server, asked).await;
-            let again = crate::open_cases::ask(&server, asked).await;
-            assert_eq!((first.status, &first.body), (again.status, &again.body), "{asked}");
-            assert_eq!(first.status, if asked.contains("abc") { 404 } else { 200 }, "{asked}: {first:?}");
-            assert!(first.header("link").is_none_or(|link| !link.contains("next")), "{asked}: {first:?}");
-            assert_eq!(upstream.count_of(expected), 1, "{asked}: {:?}", upstream.seen());
+    let upstream = Upstream::start(move |seen| match seen.target.as_str() {
+        "/api/listings/abc.json" => Script::new(404, r#"{"error":"no such thing"}"#),
+        target if sent.iter().any(|(_, sent)| *sent == target) => {
+            Script::new(200, r#"{"total":900,"per_page":250,"items":[]}"#).with("cache-control", "max-age=600")
         }
+        _ => Script::new(404, "").with("cache-control", "no-store"),
+    })
+    .await;
+    let server = crate::open_cases::by_address(Setup::shield_of_url(&upstream.url())).start().await;
+    for (asked, expected) in sent {
+        let first = crate::open_cases::ask(&server, asked).await;
+        let again = crate::open_cases::ask(&server, asked).await;
+        assert_eq!((first.status, &first.body), (again.status, &again.body), "{asked}");
+        assert_eq!(first.status, if asked.contains("abc") { 404 } else { 200 }, "{asked}: {first:?}");
+        assert!(first.header("link").is_none_or(|link| !link.contains("next")), "{asked}: {first:?}");
+        assert_eq!(upstream.count_of(expected), 1, "{asked}: {:?}", upstream.seen());
     }
 }

@@ -148,11 +148,12 @@ impl Finder {
             ApiTarget::NoListing(id) if is_shield => {
                 self.through(&format!("/api/listings/{id}.json"), false, client).await
             }
-            ApiTarget::NoListing(id) => self.no_listing(&id, client).await,
+            ApiTarget::NoListing(id) => Err(Problem::unknown_listing(&id[..])),
+            // A shield forwards whatever it does not refuse; a mirror answers as the documentation says until it has asked.
             ApiTarget::OddList(asked) => {
-                asked.ours?;
-                // A mirror bounds odd values; a shield forwards whatever it does not refuse.
-                self.read(&asked.odd.path(&asked.odd.odds), false, !is_shield, None, client).await
+                let ours = asked.ours?;
+                let path = if is_shield { asked.odd.path(&asked.odd.odds) } else { ours.path_and_query() };
+                self.through(&path, false, client).await
             }
             ApiTarget::Changes { .. } if is_shield => Err(Problem::unknown_path("/changes.json")),
             ApiTarget::Changes { .. } | ApiTarget::Search(_) => Err(no_snapshot()),
