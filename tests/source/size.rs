@@ -19,7 +19,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("clock", 311),
     ("config", 2_507),
     ("data", 10_382),
-    ("edge", 12_811),
+    ("edge", 12_812),
     ("fleet", 3_241),
     ("lib", 19),
     ("main", 6),

@@ -278,15 +278,16 @@ impl Representation {
     }
 }
 
-/// Whether `items` is an array, and `total` a number from 0 up; `None`: absent.
+/// Whether `items` is an array, and `total` a number from 0 up, or a text of one, as Perl may write it; `None`: absent.
 fn members(list: &str) -> [Option<bool>; 2] {
     let [items, total] = json::pick(list, &["items", "total"]).unwrap_or_default();
-    let begins = |value, is_right: fn(char) -> bool| match value {
+    let judged = |value, is_right: fn(&str) -> bool| match value {
         Picked::Absent => None,
-        Picked::Once(value) => Some(value.starts_with(is_right)),
+        Picked::Once(value) => Some(is_right(value)),
         Picked::Repeated(..) => Some(false),
     };
-    [begins(items, |first| first == '['), begins(total, |first| first.is_ascii_digit())]
+    let is_count = |value: &str| value.trim_matches('"').starts_with(|first: char| first.is_ascii_digit());
+    [judged(items, |value| value.starts_with('[')), judged(total, is_count)]
 }
 
 /// The fields that clients see, without those about the body and `more`.
