@@ -44,7 +44,7 @@ pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// A BLAKE3 hash of a content, a file or of a chain of parts, or its first bytes. Shown as hexadecimal digits in lower case.
+/// A BLAKE3 hash of a content, a file or a chain of parts, or its first bytes. Shown as hexadecimal digits in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest<const N: usize = 32>(pub [u8; N]);
 

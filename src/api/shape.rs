@@ -17,7 +17,8 @@ use super::taxonomy::TaxonomyKind;
 /// on: the rows of open cases.
 ///
 /// A new filter needs a bit here, or the examiner does not see it, and queries with it are answered unproved: the compiler
-/// does not ask. `data::snapshot::verdicts` keeps two bits for each shape in 64, and all are taken: it needs a wider mask then.
+/// does not ask. `data::snapshot::verdicts` keeps two bits for each shape in a mask of 64, which is full: a new filter needs
+/// a wider one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Shape(u8);

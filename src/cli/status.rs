@@ -109,19 +109,19 @@ async fn watch(first: ServerLook, server: Arc<Server>, json: bool) -> io::Result
 
 /// Writes a line unless it equals the last one; returns whether anybody still reads.
 fn say_if_new(seen: &Result<ServerLook, Failure>, json: bool, last: &mut String) -> io::Result<bool> {
-    let line_of_summary = match seen {
+    let summary_line = match seen {
         Ok(look) => summary(&look.facts),
         Err(why) => format!("unreachable: {why}"),
     };
-    if line_of_summary == *last {
+    if summary_line == *last {
         return Ok(true);
     }
     let line = match seen {
-        _ if !json => format!("{}  {}\n", Clock::system().now_wall(), plain(&line_of_summary)),
+        _ if !json => format!("{}  {}\n", Clock::system().now_wall(), plain(&summary_line)),
         Ok(look) => format!("{}\n", look.json),
         Err(why) => format!("{}\n", json!({ "state": "unreachable", "error": why.to_string() })),
     };
-    *last = line_of_summary;
+    *last = summary_line;
     put(&line)
 }
 

@@ -134,7 +134,7 @@ kinds! {
         "Check Redis and rate_limit.store. Until it answers, each machine counts clients by itself.";
     ReloadFailed "reload-failed" No
         "the last reload found mistakes in the configuration"
-        "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in effect; a restart would fail.";
+        "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in effect; a restart would fail, or begin with others.";
     RestartNeeded "restart-needed" No
         "reloads changed keys that take effect at the next start"
         "Restart the server when it suits you.";

@@ -26,7 +26,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("mirror", 6_153),
     ("origin", 3_881),
     ("protocol", 2_357),
-    ("server", 4_267),
+    ("server", 4_266),
     ("tasks", 313),
     ("telemetry", 1_238),
     ("tests/sample", 697),

@@ -36,7 +36,7 @@ fn asked_once(summary: ContentHash) -> ContentHash {
     ContentHash::from_bytes(summary.to_bytes().map(|byte| !byte))
 }
 
-/// The same, of one that was asked for while a copy from before may have been fresh in a cache.
+/// The same of one that was asked for while a cache may have had a fresh copy from before, so that another answer is needed.
 fn asked_early(summary: ContentHash) -> ContentHash {
     ContentHash::from_bytes(summary.to_bytes().map(|byte| byte.rotate_left(4) ^ 0x5a))
 }
@@ -162,9 +162,9 @@ pub(super) fn is_young(modified: Option<i64>, received_ms: i64, cache_ttl: Durat
     modified.is_some_and(|modified| modified.div_euclid(1_000_000) >= oldest_ms)
 }
 
-/// What was known when the origin was asked.
-struct Asked {
-    with: Option<DetailMeta>,
+/// What was known of a detail when the origin was asked for it.
+struct KnownBefore {
+    stored: Option<DetailMeta>,
     /// As in [`SummaryQuestion`].
     read_through: bool,
 }
@@ -187,10 +187,10 @@ impl Details {
         });
         let read_through = self.was_read_through(&path, client.now_mono(), client.stamps().cache_ttl());
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
-        let asked = Asked { with: before.map(|record| record.meta), read_through };
+        let known = KnownBefore { stored: before.map(|record| record.meta), read_through };
         let (this, stamps) = (self.clone(), client.stamps().clone());
         let (volatile, summary) = (volatile.clone(), summary.clone());
-        let taking = move || this.take(&path, &asked, &answer, &volatile, &summary, &stamps);
+        let taking = move || this.take(&path, &known, &answer, &volatile, &summary, &stamps);
         blocking(taking).await.map_err(|error: CopyError| error.named(client)).inspect_err(|error| {
             if let CopyError::Ask(error) = error {
                 client.unusable(error);
@@ -202,7 +202,7 @@ impl Details {
     fn take(
         &self,
         path: &str,
-        asked: &Asked,
+        known: &KnownBefore,
         answer: &Answer,
         volatile: &VolatileKeys,
         summary: &Summary,
@@ -214,7 +214,7 @@ impl Details {
         let _judging = self.judging();
         let before = self.get(summary.id)?;
         if let (304, Some(record)) = (answer.status, &before)
-            && asked.with.as_ref() != Some(&record.meta)
+            && known.stored.as_ref() != Some(&record.meta)
         {
             return Ok(record.clone());
         }
@@ -242,7 +242,7 @@ impl Details {
         if let Some(record) = before.as_ref().filter(|record| hash.is_some_and(|hash| record.meta.hash != hash)) {
             stamps.differ(record.meta.last_modified.as_deref(), answer.validators().last_modified.as_deref());
         }
-        let look = self.look((asked, answer), before.as_ref(), text.zip(hash), summary, stamps);
+        let look = self.look((known, answer), before.as_ref(), text.zip(hash), summary, stamps);
         let is_present = |record: &DetailRecord| record.meta.state == DetailState::Present;
         let record = match (hash, before) {
             (None, Some(record)) if answer.status == 304 => Self::seen_again(record, look),
@@ -292,7 +292,7 @@ impl Details {
     /// What an answer says of a detail; `new`: its body and the hash of that.
     fn look(
         &self,
-        (asked, answer): (&Asked, &Answer),
+        (known, answer): (&KnownBefore, &Answer),
         before: Option<&DetailRecord>,
         new: Option<(&str, ContentHash)>,
         summary: &Summary,
@@ -314,7 +314,7 @@ impl Details {
             body: kept_text,
         });
         let (modified, cache_ttl) = (self.modified(summary), stamps.cache_ttl());
-        let read_through = asked.read_through;
+        let read_through = known.read_through;
         let question = SummaryQuestion { summary: summary.hash, modified, before: stored, read_through, cache_ttl };
         let fetched_ms = answer.received.as_millis();
         let given = Given {

@@ -77,14 +77,14 @@ pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(),
     }
     match config.secret() {
         Some(token) => {
-            // RFC 9110 §11.1: the scheme in any case. A second line is refused: a proxy may have checked that one.
+            // Of two lines, a proxy in front may have checked the other one.
             let sent = text("authorization").filter(|_| lines("authorization").count() == 1);
-            let is_right =
-                |(scheme, sent): (&str, &str)| scheme.eq_ignore_ascii_case("bearer") && token.matches(sent.as_bytes());
-            if sent.and_then(|value| value.split_once(' ')).is_some_and(is_right) {
-                Ok(())
-            } else {
-                Err(Refusal::Token)
+            match sent.and_then(|value| value.split_once(' ')) {
+                // RFC 9110 §11.1: in any case.
+                Some((scheme, sent)) if scheme.eq_ignore_ascii_case("bearer") && token.matches(sent.as_bytes()) => {
+                    Ok(())
+                }
+                _ => Err(Refusal::Token),
             }
         }
         None if config.accepts_writes() => Ok(()),
