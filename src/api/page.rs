@@ -82,14 +82,16 @@ impl Page {
             expected,
             found: found.map_or_else(|| "absent".to_owned(), json::shorten),
         };
+        let total = value("total");
+        let total = total.and_then(|total| total.parse().ok()).ok_or_else(|| bad("total", "a whole number", total))?;
         let items = value("items");
         let elements = match items.map(|items| json::elements_up_to(items, MOST_ITEMS)) {
             Some(Ok(elements)) => elements,
             Some(Err(JsonError::TooMany { .. })) => return Err(PageError::TooManyItems),
+            // What some servers make of an array without elements.
+            Some(Err(_)) | None if matches!(items, None | Some("null")) && is_beyond(total, value) => Vec::new(),
             Some(Err(_)) | None => return Err(bad("items", "an array", items)),
         };
-        let total = value("total");
-        let total = total.and_then(|total| total.parse().ok()).ok_or_else(|| bad("total", "a whole number", total))?;
         let items = elements
             .iter()
             .enumerate()
@@ -112,6 +114,13 @@ impl Page {
                 .collect(),
         })
     }
+}
+
+/// Whether a page that states this total has no listings: there are none, or it is beyond the last.
+fn is_beyond<'a>(total: u64, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+    let number = |name| value(name).and_then(|number| number.parse::<u64>().ok());
+    let before = number("page").and_then(|page| page.checked_sub(1)?.checked_mul(number("per_page")?));
+    total == 0 || before.is_some_and(|before| before >= total)
 }
 
 /// A body without the items that are no JSON or have no valid id, and how many these are. `None`: there are none, or
@@ -367,6 +376,26 @@ mod tests {
     use super::*;
     fn parse(text: &str) -> Result<Page, PageError> {
         Page::parse(&Bytes::copy_from_slice(text.as_bytes()), &VolatileKeys::default())
+    }
+
+    #[test]
+    fn an_empty_list_may_have_no_array_and_no_other_one() {
+        for empty in [
+            r#"{"total":0,"items":null}"#,
+            r#"{"total":0}"#,
+            r#"{"page":3,"per_page":5,"total":10,"items":null}"#,
+            r#"{"page":4,"per_page":5,"total":10}"#,
+        ] {
+            assert!(parse(empty).unwrap().items.is_empty(), "{empty}");
+        }
+        for broken in [
+            r#"{"total":10,"items":null}"#,
+            r#"{"page":2,"per_page":5,"total":10,"items":null}"#,
+            r#"{"page":0,"per_page":5,"total":10,"items":null}"#,
+            r#"{"total":0,"items":{}}"#,
+        ] {
+            assert!(matches!(parse(broken), Err(PageError::BadField { field: "items", .. })), "{broken}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::taxonomy::TaxonomyKind;
 #[serde(into = "String", try_from = "String")]
 pub struct Shape(u8);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Form {
     /// `2026-01-31`
     Date,
@@ -36,7 +36,7 @@ pub(crate) enum Form {
 impl Form {
     const ALL: [Self; 3] = [Self::Date, Self::Zoned, Self::Local];
 
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         // The date has hyphens, too. A space after the time is the `+` of an offset.
         match text.trim().split_once(['T', 't', ' ']) {
             None => Self::Date,

@@ -168,7 +168,7 @@ impl Examiner {
             }
             Step::AskTerm(term) => self.ask_term(&newest, term).await?,
             Step::Opened => {
-                self.shared.verdicts.change(|table| table.is_opened = true);
+                self.shared.verdicts.change(|table| table.open(now_ms));
                 self.keep().await?;
             }
             Step::Wait(wait) => {

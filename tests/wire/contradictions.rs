@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use http::Method;
 use jiff::Timestamp;
-use sample_origin::{FaultRule, Origin, Switches, World};
+use sample_origin::{FaultRule, Origin, Quirk, Switches, World};
 use serde_json::Value;
 
 use crate::harness::nginx::OnPort;
@@ -292,4 +292,22 @@ async fn copies_that_disagree_are_not_asked_for_again_and_again() {
     let most = 2 * listings.div_ceil(100) + 20;
     assert!(within <= most, "{within} requests: {:#?}", &cache.requests()[sent..]);
     assert!(told < 5, "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn most_of_what_the_origin_refuses_to_show_beyond_a_window_is_found_in_lists_of_terms() {
+    let window = Some(Quirk::Window(200));
+    let origin = origin_with(LISTINGS, Switches { quirk: window, ..Switches::default() }).await;
+    let server = Setup::examining(&origin).start().await;
+    wait_until("there is a copy", || async { server.get(LIST).await.header("mirror-snapshot").is_some() }).await;
+    // As many as a bounded search finds; that some are unknown is told.
+    wait_until("most is found", || async {
+        let mut found = BTreeSet::new();
+        for page in 1..=4 {
+            found.extend(ids(&body(&server, &format!("{LIST}?per_page=100&page={page}")).await));
+        }
+        found.len() > 300
+    })
+    .await;
+    assert!(server.finding("total-differs").await.is_some());
 }

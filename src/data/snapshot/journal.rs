@@ -172,14 +172,21 @@ impl Journal {
         if id == current {
             return Some(Changes::default());
         }
-        // Goes back while entries are contiguous: a lost entry ends it.
-        let (mut next, mut back) = (current, Vec::new());
+        // Goes back while entries are contiguous: a lost entry ends it. How many steps each snapshot is away: what happened
+        // between two times of one, as after a rollback, changed nothing.
+        let (mut next, mut back, mut away) = (current, Vec::new(), HashMap::from([(current, 0)]));
         for entry in self.until(current).rev() {
             if entry.to.as_str() != next {
                 return None;
             }
             next = entry.from.as_str();
-            back.push(entry);
+            if let Some(steps) = away.get(next).copied() {
+                back.truncate(steps);
+                away.retain(|_, other| *other <= steps);
+            } else {
+                back.push(entry);
+                away.insert(next, back.len());
+            }
             if next == id {
                 return Some(net(back.into_iter().rev()));
             }

@@ -1,7 +1,8 @@
 //! Resolution of `modified`: which listings count as modified after an instant, where times are shown without fractions. A
 //! time that is shown as 12:00:05 may be any within that second.
 //!
-//! What the origin said of such an instant holds for all filters until one of its listings changes. Pure. Callers:
+//! What the origin said of such an instant, as a date or as a time, holds for all filters until one of its listings changes.
+//! Pure. Callers:
 //! [`crate::edge::answer`] evaluates queries by it, `mirror::examiner` compares and learns.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::modified;
 use crate::api::query::{ListQuery, ModifiedSince};
+use crate::api::shape::Form;
 
 use super::dataset::{Dataset, Doubt, Found};
 
@@ -64,9 +66,36 @@ enum Counted {
     But(Vec<ListingId>),
 }
 
+/// An instant as it is written. An origin may count the listings of midnight for a date and not for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WrittenInstant {
+    /// Nanoseconds since 1970.
+    pub(crate) at: i64,
+    pub(crate) form: Form,
+}
+
+impl WrittenInstant {
+    pub(crate) fn of(since: &ModifiedSince) -> Self {
+        Self { at: since.at, form: Form::of(&since.text) }
+    }
+
+    /// `None`: no time says this.
+    fn text(self) -> Option<String> {
+        let text = Timestamp::from_nanosecond(self.at.into()).ok()?.to_string();
+        let text = match self.form {
+            Form::Zoned => text,
+            Form::Local => text.trim_end_matches('Z').to_owned(),
+            Form::Date => text.split('T').next()?.to_owned(),
+        };
+        // Instants beyond the range are all at its ends.
+        let is_within = (i64::MIN + 2..i64::MAX).contains(&self.at);
+        (is_within && modified::parse_rfc3339(&text).ok() == Some(self.at)).then_some(text)
+    }
+}
+
 /// What is known of instants.
 #[derive(Default)]
-pub(crate) struct Seconds(Mutex<BTreeMap<i64, KnownSecond>>);
+pub(crate) struct Seconds(Mutex<BTreeMap<WrittenInstant, KnownSecond>>);
 
 /// What is known of an instant.
 struct KnownSecond {
@@ -179,9 +208,9 @@ impl Dataset {
     }
 
     /// The instant that the origin is asked about for this one: itself where a listing shows it, else the second that
-    /// it is in. So there are no more of them than listings.
-    pub(crate) fn asked_about(&self, at: i64) -> i64 {
-        if self.modified_within(at, at).is_empty() { begin(at) } else { at }
+    /// it is in. So there are no more of them, in each form, than listings.
+    pub(crate) fn asked_about(&self, WrittenInstant { at, form }: WrittenInstant) -> WrittenInstant {
+        WrittenInstant { at: if self.modified_within(at, at).is_empty() { begin(at) } else { at }, form }
     }
 
     /// Whether an answer with this total and these ids is ours, whatever the listings of its instant hide.
@@ -192,13 +221,10 @@ impl Dataset {
 
     /// The query that shows what the origin counts of the listings of an instant: on one page, if there is one with all of
     /// them. `None`: nothing is hidden, or no time says this instant. It looks at every listing.
-    pub(crate) fn query_about(&self, at: i64) -> Option<ListQuery> {
+    pub(crate) fn query_about(&self, instant: WrittenInstant) -> Option<ListQuery> {
+        let at = instant.at;
         let hidden = self.hidden(at)?.positions;
-        let text = Timestamp::from_nanosecond(at.into()).ok()?.to_string();
-        // Instants beyond the range are all at its ends.
-        let is_within = (i64::MIN + 2..i64::MAX).contains(&at);
-        modified::parse_rfc3339(&text).ok().filter(|read| *read == at && is_within)?;
-        let since = Some(ModifiedSince { at, text: text.into() });
+        let since = Some(ModifiedSince { at, text: instant.text()?.into() });
         let query = ListQuery { modified_since: since, ..ListQuery::largest_pages() };
         let query = query.within(self.content.envelope.largest_page);
         let sure = |positions: std::ops::Range<u32>| {
@@ -224,13 +250,14 @@ impl Dataset {
 
 impl Seconds {
     /// How a `modified_since` is evaluated in a data set. It may take long.
-    pub(crate) fn reading(&self, dataset: &Dataset, at: i64) -> Reading {
+    pub(crate) fn reading(&self, dataset: &Dataset, instant: WrittenInstant) -> Reading {
+        let at = instant.at;
         let Some(hidden) = dataset.hidden(at) else { return Reading::Sure(Cut::exactly(at)) };
-        let about = dataset.asked_about(at);
+        let about = dataset.asked_about(instant);
         let known = self.0.lock().get(&about).map(|known| (known.print, known.counted.clone()));
-        let known = known.filter(|(print, _)| dataset.hidden(about).is_some_and(|hidden| hidden.print() == *print));
+        let known = known.filter(|(print, _)| dataset.hidden(about.at).is_some_and(|hidden| hidden.print() == *print));
         match known {
-            Some((_, counted)) if about == at => Reading::Sure(hidden.cut(&counted)),
+            Some((_, counted)) if about == instant => Reading::Sure(hidden.cut(&counted)),
             // No listing of the second counts as after its beginning, so none does as after this.
             Some((_, Counted::None)) => Reading::Sure(Cut::exactly(at)),
             _ => Reading::Unsure(hidden.cut(&Counted::All)),
@@ -240,20 +267,20 @@ impl Seconds {
     /// Learns from an answer of the origin to a query without other filters, whose order among equals may be another one;
     /// `false`: it tells nothing.
     pub(crate) fn learn(&self, dataset: &Dataset, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
-        let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return false };
+        let Some(instant) = query.modified_since.as_ref().map(WrittenInstant::of) else { return false };
         let shown: BTreeSet<ListingId> = ids.iter().copied().collect();
         let are_the_same = |page: &[&Summary]| {
             page.len() == ids.len() && page.iter().map(|item| item.id).collect::<BTreeSet<_>>() == shown
         };
         let counted = dataset.counted(query, (total, ids), are_the_same);
-        let (Some(hidden), Some(counted)) = (dataset.hidden(at), counted) else { return false };
+        let (Some(hidden), Some(counted)) = (dataset.hidden(instant.at), counted) else { return false };
         let print = hidden.print();
         let mut known = self.0.lock();
         let newest = known.values().map(|known| known.number).max().unwrap_or(0);
-        known.insert(at, KnownSecond { print, counted, number: newest + 1 });
+        known.insert(instant, KnownSecond { print, counted, number: newest + 1 });
         if known.len() > MOST {
-            let oldest = known.iter().min_by_key(|(_, known)| known.number).map(|(at, _)| *at);
-            oldest.map(|at| known.remove(&at));
+            let oldest = known.iter().min_by_key(|(_, known)| known.number).map(|(instant, _)| *instant);
+            oldest.map(|instant| known.remove(&instant));
         }
         true
     }

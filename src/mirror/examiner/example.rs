@@ -26,8 +26,8 @@ const DAY: i64 = 24 * HOUR;
 
 /// Offsets of time zones are multiples of this.
 const ZONE_STEP: i64 = HOUR / 4;
-/// How much later and earlier than UTC the day begins anywhere.
-const ZONES: [i64; 2] = [12 * HOUR, -14 * HOUR];
+/// How much later and earlier than UTC the day begins: anywhere, in America, and in Europe.
+const ZONES: [i64; 6] = [12 * HOUR, 5 * HOUR, HOUR, -HOUR, -5 * HOUR, -14 * HOUR];
 /// An offset that no zone has, in seconds: a server that leaves it out, or puts its own in its place, is found out.
 const ODD_OFFSET: i32 = 75 * 60;
 
@@ -159,7 +159,8 @@ impl Example {
             _ => (1..=ListQuery::MAX_PER_PAGE).rev().find(fills)?,
         };
         let query = ListQuery { per_page, ..bare };
-        let page = if per_page == SMALL_PAGE { query.total_pages(total).div_ceil(2) } else { 1 };
+        let last = query.total_pages(total);
+        let page = [1, last.div_ceil(2), last][usize::from(turn % 3)];
         (total > 0).then(|| Self { query: query.with_page(page), tells: true })
     }
 
@@ -173,9 +174,9 @@ impl Example {
         Self { query, tells }
     }
 
-    /// The lists that show whether a term alone is answered otherwise: its own, one of a term whose slug is no part of
+    /// The lists that show whether a term alone is answered otherwise: its own, some of terms whose slugs are no part of
     /// another one, and, if its slug is such a part, all those of such slugs: a filter that matches parts gets them all
-    /// wrong. The flag is true for that other term. `None`: these are too many, or there is no other term.
+    /// wrong. The flag is true for those other terms. `None`: these are too many, or there is no other term.
     pub(super) fn on_trial(
         dataset: &Dataset,
         of: &TermName,
@@ -191,12 +192,14 @@ impl Example {
             _ => others().filter(|slug| is_part(slug)).collect(),
         };
         let telling = telling(dataset, kind, doubtful);
-        let mut controls = telling.iter().map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug));
-        let control = controls.next()?;
-        if parts.len() + 2 > AT_ONCE {
+        let controls = telling.iter().map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug));
+        let room = AT_ONCE.saturating_sub(parts.len() + 1).min(MOST_TERMS);
+        let controls: Vec<&str> = controls.take(room).collect();
+        if controls.is_empty() {
             return None;
         }
-        let tried = [&*of.slug].into_iter().chain(parts).map(|slug| (slug, false)).chain([(control, true)]);
+        let controls = controls.into_iter().map(|slug| (slug, true));
+        let tried = [&*of.slug].into_iter().chain(parts).map(|slug| (slug, false)).chain(controls);
         let example = |(slug, is_control)| {
             let query = ListQuery::largest_pages().with_term(kind, slug);
             (name(kind, slug), is_control, Self::again(dataset, query))
@@ -271,8 +274,13 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
     };
     let query = ListQuery { per_page, ..query };
     let last = query.total_pages(total);
-    // The first one where no size is asked for: the origin's pages may be larger.
-    let page = [1, last.div_ceil(2), last][chance as usize % 3];
+    let page = match chance % 6 {
+        // The origin's pages may be larger.
+        0 | 3 => 1,
+        // Small pages have a last one that is short or full, mostly.
+        1 | 5 => last,
+        _ => last.div_ceil(2),
+    };
     Some(Example { query: query.with_page(page.max(1)), tells })
 }
 

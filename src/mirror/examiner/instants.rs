@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::clock::Monotonic;
 use crate::data::cache::Key;
 use crate::data::cache::recent::Recent;
+use crate::data::snapshot::seconds::WrittenInstant;
 use crate::mirror::MirrorContext;
 use crate::origin::client::Asker;
 use crate::tasks::single_flight::{Role, SingleFlight};
@@ -36,7 +37,7 @@ pub(crate) struct Instants(Arc<InstantsState>);
 
 struct InstantsState {
     shared: MirrorContext,
-    flights: SingleFlight<i64, ()>,
+    flights: SingleFlight<WrittenInstant, ()>,
     asked: Recent<Monotonic>,
 }
 
@@ -45,22 +46,23 @@ impl Instants {
         Self(Arc::new(InstantsState { shared, flights: SingleFlight::default(), asked: Recent::new(MOST) }))
     }
 
-    /// Asks about an instant of the data, in nanoseconds since 1970, if that costs nobody a request: once for all who
-    /// wait. Returns when the answer is there, or after two seconds. `asker`: the client.
-    pub(crate) async fn learn(&self, at: i64, asker: Asker) {
+    /// Asks about an instant of the data, if that costs nobody a request: once for all who wait. Returns when the answer is
+    /// there, or after two seconds. `asker`: the client.
+    pub(crate) async fn learn(&self, instant: WrittenInstant, asker: Asker) {
         let inner = &*self.0;
-        let waiter = match inner.flights.join(&at) {
+        let waiter = match inner.flights.join(&instant) {
             Role::Waiter(waiter) => waiter,
             Role::Leader(leader, waiter) => {
                 let (budget, now) = (inner.shared.copies.client.budget(), inner.shared.clock.now_mono());
-                let is_new = || inner.asked.mark(&Key::origin(at.to_le_bytes()), now, AGAIN);
+                let name = [&instant.at.to_le_bytes()[..], &[instant.form as u8]].concat();
+                let is_new = || inner.asked.mark(&Key::origin(name), now, AGAIN);
                 if !budget.has_room() || !is_new() {
                     return leader.end(());
                 }
                 let this = self.clone();
                 // What is learned does not depend on the client that asked.
                 tokio::spawn(async move {
-                    this.ask(at, Asker { patience: Some(Duration::ZERO), ..asker }).await;
+                    this.ask(instant, Asker { patience: Some(Duration::ZERO), ..asker }).await;
                     leader.end(());
                 });
                 waiter
@@ -69,11 +71,11 @@ impl Instants {
         let _ = tokio::time::timeout(PATIENCE, waiter.landed()).await;
     }
 
-    async fn ask(&self, at: i64, asker: Asker) {
+    async fn ask(&self, instant: WrittenInstant, asker: Asker) {
         let shared = &self.0.shared;
         let Some(newest) = shared.newest.get() else { return };
         let form = newest.meta.form.clone();
-        let query = blocking(move || Ok::<_, Aborted>(newest.dataset.query_about(at))).await;
+        let query = blocking(move || Ok::<_, Aborted>(newest.dataset.query_about(instant))).await;
         let Some(query) = query.ok().flatten() else { return };
         let path = form.path_of(&query);
         let Ok(answered) = answer::ask(shared, &path, asker).await else { return };
@@ -81,7 +83,7 @@ impl Instants {
         // What changes within the second is not in an answer of the same second, nor in an old copy.
         let age = if may_be_old { shared.copies.cache_ttl() } else { Duration::ZERO };
         let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        if is_old || at_ms.saturating_sub(age_ms) < at.div_euclid(1_000_000) + A_SECOND_MS {
+        if is_old || at_ms.saturating_sub(age_ms) < instant.at.div_euclid(1_000_000) + A_SECOND_MS {
             return;
         }
         let verdicts = shared.verdicts.clone();

@@ -304,8 +304,9 @@ impl Mirror {
         let here = distinct + (elsewhere.len() + unseen.len()) as u64;
         // Some page may have the right total, while others come from a cache.
         let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
-        // What no list shows may have changed since.
-        let unknown = listed.saturating_sub(distinct + elsewhere.len() as u64) + unseen.len() as u64;
+        // Each doubled listing hides another one, unless they are as many as stated. What no list shows may have changed since.
+        let hidden = if right { 0 } else { listed.saturating_sub(distinct + elsewhere.len() as u64) };
+        let unknown = hidden + unseen.len() as u64;
         let mut content = assembled.content.clone();
         if unknown > 0 || !right {
             content.envelope.state_total(if right { here } else { *total }, unknown);

@@ -212,6 +212,15 @@ impl FullReading {
         self.done += fetched.len() as u64;
         // What failed waits for all the rest.
         self.failed.extend(failed);
+        // Where the origin shows so many results and no more, it refuses the pages after them.
+        let refused = self.failed.iter().map(|path| pass::page_of(path)).collect::<Option<Vec<u64>>>();
+        if fetched.is_empty()
+            && matches!(&error, Some(CopyError::Ask(AskError::Status { status: 400 | 404 | 410 | 416 | 422, .. })))
+            && let Some(first) = refused.and_then(|pages| pages.into_iter().min()).filter(|first| *first > 1)
+        {
+            self.cut_after(first - 1);
+            return Ok(());
+        }
         if let Some(error) = error.filter(|error| fetched.is_empty() || matches!(error, CopyError::Store(_))) {
             return Err(error.into());
         }
@@ -221,12 +230,16 @@ impl FullReading {
         let is_empty = |(_, copy): &(u64, &Copy)| Ok::<_, CopyError>(copies.page(copy)?.items.is_empty());
         if pages.len() == BATCH && pages.iter().map(is_empty).collect::<Result<Vec<_>, _>>()?.into_iter().all(|one| one)
         {
-            let cut = pages.iter().map(|(page, _)| page.saturating_sub(1).max(1)).min().unwrap_or(u64::MAX);
-            (self.cut, self.cursor) = (Some(cut), self.cursor.min(cut));
-            self.todo.clear();
-            self.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= cut));
+            self.cut_after(pages.iter().map(|(page, _)| page.saturating_sub(1).max(1)).min().unwrap_or(u64::MAX));
         }
         Ok(())
+    }
+
+    /// Reads no page after this one.
+    fn cut_after(&mut self, last: u64) {
+        (self.cut, self.cursor) = (Some(last), self.cursor.min(last));
+        self.todo.clear();
+        self.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= last));
     }
 
     /// Reads everything fetched from the store and assembles it page by page, never all bodies at once. `None`: a copy is

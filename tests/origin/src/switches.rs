@@ -329,6 +329,10 @@ pub enum Quirk {
     RefusesBefore(i64),
     /// Filtered lists end after so many listings; their total counts no more.
     EndsAfter(usize),
+    /// Pages with results beyond so many are refused.
+    Window(u64),
+    /// `items` is `null` where a page has none.
+    NullIfEmpty,
     /// Times count to the hour.
     WholeHours,
     /// Listings have a field more in lists of a state.

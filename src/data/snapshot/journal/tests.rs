@@ -120,6 +120,23 @@ fn what_is_too_old_is_forgotten() {
 }
 
 #[test]
+fn what_happened_between_two_times_of_one_snapshot_changed_nothing() {
+    // 9, 10, 11, 12, back to 10, 13, back to 10.
+    let journal = Journal::new([
+        entry(9, 10, &[], &[1], &[]),
+        entry(10, 11, &[5], &[2], &[]),
+        entry(11, 12, &[], &[3], &[4]),
+        entry(12, 10, &[4], &[2, 3], &[5]),
+        entry(10, 13, &[], &[6], &[]),
+        entry(13, 10, &[], &[6], &[]),
+    ]);
+    assert_eq!(since(&journal, 9, 10), Some(changes(&[], &[1], &[])));
+    assert_eq!(since(&journal, 12, 10), Some(changes(&[4], &[2, 3], &[5])));
+    assert_eq!(since(&journal, 13, 10), Some(changes(&[], &[6], &[])));
+    assert_eq!(since(&journal, 10, 10), Some(Changes::default()));
+}
+
+#[test]
 fn a_journal_holds_no_more_than_it_may() {
     let third: Vec<u64> = (0..MAX_WEIGHT as u64 / 3).collect();
     let mut journal = Journal::default();

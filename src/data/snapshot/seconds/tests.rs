@@ -34,6 +34,10 @@ impl Row {
     }
 }
 
+const fn zoned(at: i64) -> WrittenInstant {
+    WrittenInstant { at, form: Form::Zoned }
+}
+
 fn dataset(rows: &[Row]) -> Dataset {
     let count = |sport| rows.iter().filter(|row| row.sport == sport).count();
     let term = |sport| format!(r#"{{"slug":"sport-{sport}","n":{}}}"#, count(sport));
@@ -92,19 +96,19 @@ proptest! {
     ) {
         let (dataset, seconds, at) = (dataset(&rows), Seconds::default(), BEGIN + tenths * (SECOND / 10));
         let query = since(at, sport, page, per_page);
-        if let Reading::Unsure(cut) = seconds.reading(&dataset, at) {
+        if let Reading::Unsure(cut) = seconds.reading(&dataset, zoned(at)) {
             let (most, least) = (ours(&dataset, &all(at), &cut).1, origins(&rows, &all(at), at).1);
             prop_assert!(least.iter().all(|id| most.contains(id)), "{most:?} {least:?}");
-            let about = dataset.asked_about(at);
+            let about = dataset.asked_about(zoned(at));
             let asked = dataset.query_about(about).unwrap();
-            let (total, ids) = origins(&rows, &asked, about);
+            let (total, ids) = origins(&rows, &asked, about.at);
             prop_assert!(seconds.learn(&dataset, &asked, total, &ids));
         }
-        match seconds.reading(&dataset, at) {
+        match seconds.reading(&dataset, zoned(at)) {
             Reading::Sure(cut) => prop_assert_eq!(ours(&dataset, &query, &cut), origins(&rows, &query, at)),
             // What is after the beginning of the second may be before this.
             Reading::Unsure(cut) => {
-                prop_assert!(dataset.asked_about(at) != at);
+                prop_assert!(dataset.asked_about(zoned(at)).at != at);
                 let (most, least) = (ours(&dataset, &all(at), &cut).1, origins(&rows, &all(at), at).1);
                 prop_assert!(least.iter().all(|id| most.contains(id)));
             }
@@ -118,11 +122,11 @@ fn an_origin_that_counts_the_instant_itself_is_followed() {
     let rows = [row(3, 25, true), row(2, 20, false), row(1, 10, false)];
     let (dataset, seconds) = (dataset(&rows), Seconds::default());
     for (at, counted, total) in [(BEGIN + 2 * SECOND, 2, 2), (BEGIN + SECOND * 5 / 2, 1, 2)] {
-        assert_eq!(dataset.asked_about(at), at);
-        let query = dataset.query_about(at).unwrap();
+        assert_eq!(dataset.asked_about(zoned(at)).at, at);
+        let query = dataset.query_about(zoned(at)).unwrap();
         let ids: Vec<_> = rows[..counted].iter().map(|row| ListingId(row.id)).collect();
         assert!(seconds.learn(&dataset, &query, counted as u64, &ids), "{at}");
-        let Reading::Sure(cut) = seconds.reading(&dataset, at) else { panic!("{at}") };
+        let Reading::Sure(cut) = seconds.reading(&dataset, zoned(at)) else { panic!("{at}") };
         assert_eq!(ours(&dataset, &all(at), &cut).1, ids);
         assert_eq!(dataset.find_most(&all(at)).unwrap().total, total, "what shows that it is earlier is not counted");
     }
@@ -136,11 +140,11 @@ fn what_was_learned_holds_until_a_listing_of_the_instant_changes() {
     let learn = |rows: &[Row], total, ids: &[u64]| {
         let dataset = dataset(rows);
         let ids: Vec<_> = ids.iter().copied().map(ListingId).collect();
-        seconds.learn(&dataset, &dataset.query_about(at).unwrap(), total, &ids)
+        seconds.learn(&dataset, &dataset.query_about(zoned(at)).unwrap(), total, &ids)
     };
     assert!(!learn(&rows, 3, &[4, 3]) && !learn(&rows, 2, &[4, 1]), "it is the answer of no such origin");
     assert!(learn(&rows, 2, &[3, 4]), "equals may be in another order");
-    let is_sure = |rows: &[Row]| matches!(seconds.reading(&dataset(rows), at), Reading::Sure(_));
+    let is_sure = |rows: &[Row]| matches!(seconds.reading(&dataset(rows), zoned(at)), Reading::Sure(_));
     assert!(is_sure(&rows));
     assert!(is_sure(&[row(5, 51), row(4, 50), row(3, 28), row(2, 22), row(1, 10)]), "another listing");
     assert!(!is_sure(&[row(4, 50), row(2, 22), row(3, 21), row(1, 10)]), "another order");
@@ -148,14 +152,17 @@ fn what_was_learned_holds_until_a_listing_of_the_instant_changes() {
     let mut other = rows;
     other[1].sport = 1;
     assert!(!is_sure(&other), "one changed");
-    assert!(matches!(seconds.reading(&dataset(&rows), BEGIN + 7 * SECOND), Reading::Sure(_)), "no listing hides it");
+    assert!(
+        matches!(seconds.reading(&dataset(&rows), zoned(BEGIN + 7 * SECOND)), Reading::Sure(_)),
+        "no listing hides it"
+    );
 }
 
 #[test]
 fn many_listings_of_one_instant_are_known_all_or_none() {
     let many: Vec<Row> = (1..=250).map(|id| Row { id, sport: id % 2, tenths: 20, shows: false }).collect();
     let (dataset, at) = (dataset(&many), BEGIN + 2 * SECOND);
-    let query = dataset.query_about(at).unwrap();
+    let query = dataset.query_about(zoned(at)).unwrap();
     let ids: Vec<_> = many.iter().take(query.per_page.into()).map(|row| ListingId(row.id)).collect();
     for (total, ids, is_known) in [(0, &[][..], true), (250, &ids, true), (180, &ids, false)] {
         assert_eq!(Seconds::default().learn(&dataset, &query, total, ids), is_known, "{total}");
@@ -167,7 +174,7 @@ fn an_answer_of_another_list_teaches_nothing() {
     let row = |id, tenths| Row { id, sport: 0, tenths, shows: false };
     let rows: Vec<Row> = (1..=150).map(|id| row(id, if id == 101 { 23 } else { 50 })).collect();
     let (data, at) = (dataset(&rows), BEGIN + 2 * SECOND);
-    let query = data.query_about(at).unwrap();
+    let query = data.query_about(zoned(at)).unwrap();
     let without = |gone: u64| rows.iter().filter(|row| row.id != gone).copied().collect::<Vec<_>>();
     for (gone, learns) in [(0, true), (5, false), (100, false), (140, false)] {
         let (total, ids) = origins(&without(gone), &query, at);
@@ -185,7 +192,28 @@ fn the_zero_of_other_calendars_is_an_instant_like_any() {
     let taxonomies = std::array::from_fn(|_| "[]".into());
     let dataset = Dataset::build(Content { envelope: Envelope::default(), taxonomies, summaries }, &Evidence::new());
     let (dataset, at) = (dataset.unwrap(), i64::MIN + 1);
-    let Reading::Unsure(cut) = Seconds::default().reading(&dataset, at) else { panic!("it is hidden") };
+    let Reading::Unsure(cut) = Seconds::default().reading(&dataset, zoned(at)) else { panic!("it is hidden") };
     assert_eq!(ours(&dataset, &all(at), &cut), (1, vec![ListingId(1)]));
-    assert_eq!(dataset.query_about(at), None, "no time says so");
+    assert_eq!(dataset.query_about(zoned(at)), None, "no time says so");
+}
+
+#[test]
+fn what_a_time_counts_says_nothing_of_a_date() {
+    let rows = [1, 2].map(|id| Row { id, sport: 0, tenths: 0, shows: false });
+    let (dataset, seconds, at) = (dataset(&rows), Seconds::default(), BEGIN);
+    for (form, text, counted) in [
+        (Form::Zoned, "2024-01-01T00:00:00Z", Counted::None),
+        (Form::Local, "2024-01-01T00:00:00", Counted::None),
+        (Form::Date, "2024-01-01", Counted::All),
+    ] {
+        let instant = WrittenInstant { at, form };
+        let query = dataset.query_about(instant).unwrap();
+        let since = query.modified_since.as_ref().unwrap();
+        assert_eq!((&*since.text, WrittenInstant::of(since)), (text, instant));
+        assert!(matches!(seconds.reading(&dataset, instant), Reading::Unsure(_)), "{form:?}");
+        let ids: &[ListingId] = if counted == Counted::All { &[ListingId(1), ListingId(2)] } else { &[] };
+        assert!(seconds.learn(&dataset, &query, ids.len() as u64, ids));
+        assert_eq!(seconds.reading(&dataset, instant), Reading::Sure(dataset.hidden(at).unwrap().cut(&counted)));
+    }
+    assert_eq!(dataset.query_about(WrittenInstant { at: at + SECOND, form: Form::Date }), None, "no date says so");
 }

@@ -97,7 +97,7 @@ struct DoubtfulTerm {
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) term: TermName,
-    /// Whether its slug is no part of another one's, and it is not the term that differed first.
+    /// Whether its slug is no part of another one's, and it is not the term that differed first: it should hold.
     pub(crate) is_control: bool,
     pub(crate) heard: Heard,
 }
@@ -207,8 +207,10 @@ impl Table {
             return;
         }
         (entry.is_on_trial, entry.due_ms, entry.tries) = (false, 0, 0);
-        let holds = answers.iter().any(|tried| tried.is_control && tried.heard == Heard::Equal { tells: true });
         let differs = |tried: &&Tried| tried.heard != Heard::Equal { tells: true };
+        // One more that differs without a reason of its own: it is not about terms.
+        let mut controls = answers.iter().filter(|tried| tried.is_control).peekable();
+        let holds = controls.peek().is_some() && !controls.any(|tried| differs(&tried));
         let differing: Vec<&TermName> = answers.iter().filter(differs).map(|tried| &tried.term).collect();
         if !holds || differing.is_empty() || self.terms.len() + differing.len() > MOST_TERMS {
             return;
@@ -339,13 +341,11 @@ impl Table {
 
     /// The names of the sets of filters in this state. What is suspected is not proved either.
     pub(super) fn names(&self, state: State) -> Vec<String> {
-        let is_it = |shape: &Shape| {
-            let is_confirmed = self.is_confirmed(*shape);
-            match state {
-                State::Confirmed => is_confirmed,
-                State::Unproved => !is_confirmed && self.entry(*shape).state != State::Disproved,
-                _ => self.entry(*shape).state == state,
-            }
+        let is_in = |shape: &Shape, state| self.entries.get(shape).is_some_and(|entry| entry.state == state);
+        let is_it = |shape: &Shape| match state {
+            State::Confirmed => self.is_confirmed(*shape),
+            State::Unproved => !is_in(shape, State::Disproved) && !self.is_confirmed(*shape),
+            state => is_in(shape, state),
         };
         // The list without filters is named only if it differs.
         all()
@@ -472,6 +472,18 @@ impl Table {
             self.ask_parts(shape, path, now_ms);
         }
         state
+    }
+
+    /// The first examples are done with. What differed in one of them may differ in its parts, too, whose own examples did not
+    /// show it.
+    pub(crate) fn open(&mut self, now_ms: i64) {
+        self.is_opened = true;
+        let differed = |shape: &Shape| self.entry(*shape).state == State::Disproved;
+        for shape in all().filter(differed).collect::<Vec<_>>() {
+            if let Some(path) = self.entry(shape).again {
+                self.ask_parts(shape, &path, now_ms);
+            }
+        }
     }
 
     /// Has the parts of a shape, and its other forms of the time, asked what differed: one of them may be what has changed.

@@ -14,7 +14,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::data::cache::Key;
 use crate::data::snapshot::dataset::Unselected;
 use crate::data::snapshot::pointer::Snapshot;
-use crate::data::snapshot::seconds::{Cut, Reading};
+use crate::data::snapshot::seconds::{Cut, Reading, WrittenInstant};
 use crate::data::snapshot::verdicts::Doubtful;
 use crate::data::store::DetailState;
 use crate::edge::answer::render;
@@ -145,21 +145,22 @@ impl Finder {
     /// Which listings the `modified_since` of a query selects, and whether the origin has said so.
     async fn cut(&self, named: &NamedSnapshot, query: &ListQuery, client: &Caller) -> Result<(Cut, bool), Problem> {
         let published = &named.published;
-        let Some(at) = query.modified_since.as_ref().map(|since| since.at) else { return Ok((Cut::exactly(0), true)) };
+        let instant = query.modified_since.as_ref().map(WrittenInstant::of);
+        let Some(instant @ WrittenInstant { at, .. }) = instant else { return Ok((Cut::exactly(0), true)) };
         if self.verdicts.are_ignored() || published.dataset.find(query).is_err() {
             return Ok((Cut::exactly(at), true));
         }
         let read = async || {
             let (verdicts, published) = (self.verdicts.clone(), published.clone());
             let is_large = published.dataset.len() > LARGE;
-            rendered(is_large, move || verdicts.seconds().reading(&published.dataset, at)).await
+            rendered(is_large, move || verdicts.seconds().reading(&published.dataset, instant)).await
         };
         let mut reading = read().await?;
         if matches!(reading, Reading::Unsure(_))
             && self.may_ask(named)
             && let (Some(instants), Some(proxy)) = (&self.instants, &self.proxy)
         {
-            Box::pin(instants.learn(published.dataset.asked_about(at), proxy.asker(client))).await;
+            Box::pin(instants.learn(published.dataset.asked_about(instant), proxy.asker(client))).await;
             reading = read().await?;
         }
         Ok(match reading {
