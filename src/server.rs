@@ -199,6 +199,8 @@ impl Server {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (public_addresses, tls_addresses, admin_address) = (sockets.public(), sockets.tls(), sockets.admin());
         announce(&sockets, &status);
+        // Before anybody is answered: who was may send a signal.
+        let orders = orders(Probe(Arc::downgrade(&status)))?;
         let mut public = Service::new("public".to_owned(), gate);
         public_addresses.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));
         services.listen(public, sockets.public, threads, beats())?;
@@ -213,7 +215,6 @@ impl Server {
         for (name, task) in tasks {
             services.run(name, task)?;
         }
-        let orders = orders(Probe(Arc::downgrade(&status)))?;
         Systemd::ready();
         let followed = stop::run_until_stop(orders, &reload, &mut services);
 

@@ -3,6 +3,8 @@
 //! Names only: [`crate::edge::pages`] renders documents, [`crate::edge::dumps`] writes dumps. Callers:
 //! [`crate::edge::answer`], [`crate::data::cache`], [`crate::edge::pages`], [`crate::edge::dumps`], the commands.
 
+use std::borrow::Cow;
+
 use crate::telemetry::RouteLabel;
 use crate::words::named;
 
@@ -196,19 +198,19 @@ pub enum WantedDocument {
 }
 
 impl WantedDocument {
-    pub fn is_at(&self, path: &[u8]) -> bool {
+    pub fn path(&self) -> Cow<'static, str> {
         match self {
-            Self::Fixed(document) => path == document.path().as_bytes(),
+            Self::Fixed(document) => document.path().into(),
             Self::Explore(query) => {
                 let document = match query.form {
                     FinderForm::Page => Document::Explore,
                     FinderForm::Widget => Document::Embed,
                     FinderForm::Points(_) => Document::Points,
                 };
-                path == document.path().as_bytes()
+                document.path().into()
             }
-            Self::Venue(id) => path == format!("/venues/{id}").as_bytes(),
-            Self::Asset(name) => path.strip_prefix(ASSETS.as_bytes()) == Some(name.as_bytes()),
+            Self::Venue(id) => format!("/venues/{id}").into(),
+            Self::Asset(name) => format!("{ASSETS}{name}").into(),
         }
     }
 

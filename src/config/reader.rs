@@ -124,7 +124,7 @@ impl KeyReader {
     }
 
     fn siblings(&self, key: &str) -> Vec<&str> {
-        let known = self.places.keys().map(|known| split(known));
+        let known = self.places.keys().filter(|known| !known.ends_with(']')).map(|known| split(known));
         known.filter(|(parent, _)| *parent == split(key).0).map(|(_, name)| name).collect()
     }
 }

@@ -60,7 +60,7 @@ impl Key {
             Self::Detail(id) => path == format!("/api/listings/{id}.json").as_bytes(),
             Self::Changes(_) => path == b"/changes.json",
             Self::Search(_) => path == b"/search.json",
-            Self::Document(wanted) => wanted.is_at(path),
+            Self::Document(wanted) => wanted.path().as_bytes() == path,
             // Escapes do not matter.
             Self::Origin(target) => {
                 let own = target.split(|byte| *byte == b'?').next().unwrap_or_default();

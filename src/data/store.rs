@@ -31,9 +31,11 @@
 //! [`crate::data::snapshots`], [`crate::mirror`], [`crate::fleet`] and [`crate::server::admin`] use it. Async callers wrap
 //! the calls in `spawn_blocking`, except short ones of the mirror: each of its tasks has a thread of its own.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::telemetry::findings::Finding;
+use crate::telemetry::findings::{Finding, Kind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -83,6 +85,9 @@ pub(crate) use state::{States, VERDICTS};
 
 use handle::Handle;
 
+const GONE: &str = "Put it back under its name. If that is not possible, restart the server: it begins with an empty store, and reads \
+                    everything again.";
+
 /// The largest body of a copy or a detail, and the largest summary or taxonomy, in bytes.
 pub(crate) const MAX_BODY: usize = 32 << 20;
 
@@ -131,7 +136,17 @@ impl Store {
 
     /// Everything that is wrong with the file, and a repair of the last day.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        self.handle.trouble().findings(self.path())
+        let path = self.path();
+        // What is open stays readable and writable without its name, so nothing else would tell.
+        let is_gone = fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let gone = is_gone.then(|| {
+            let text = format!(
+                "{} was removed or moved while the server runs: its data ends with this process",
+                path.display()
+            );
+            Finding::new(Kind::DiskFails, text).todo(GONE)
+        });
+        gone.into_iter().chain(self.handle.trouble().findings(path)).collect()
     }
 
     /// How much room is left where the file lies, in bytes; `None`: the system does not say.

@@ -287,7 +287,7 @@ impl Responder {
             self.telemetry.forwarded(ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
         }
         let id = info.id.map(|id| id.text(view.headers));
-        if status == 500 {
+        if status == 500 && outcome.cache().is_none() {
             tracing::error!(request = id, "a request failed inside the server");
         }
         tracing::debug!(

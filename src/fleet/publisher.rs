@@ -320,8 +320,10 @@ impl Publisher {
             || self.checks.read_back.is_done()
             || chain.is_some_and(|chain| is_late(chain.full_ms, FULL_EVERY_MS.unsigned_abs()))
             || chain.is_some_and(|chain| {
-                let evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| offer.content != chain.content);
-                self.may_have_details(chain, now_ms) || evidence && is_late(chain.last_ms, PAUSE_MS.unsigned_abs())
+                let offer = self.offered.as_ref().map(|(_, offer, _)| offer);
+                let other = offer.filter(|offer| offer.content != chain.content);
+                self.may_have_details(chain, now_ms)
+                    || other.is_some_and(|offer| is_late(chain.last_ms, chain.pause_ms(offer).unsigned_abs()))
             })
     }
 

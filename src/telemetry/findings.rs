@@ -27,10 +27,10 @@ pub(crate) enum Weight {
 }
 
 macro_rules! kinds {
-    ($($kind:ident $name:literal $weight:ident $when:literal $todo:literal;)+) => {
+    ($(#[doc = $when:literal] $kind:ident $name:literal $weight:ident $todo:literal;)+) => {
         /// What can be wrong, the most pressing first.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(crate) enum Kind { $($kind,)+ }
+        pub(crate) enum Kind { $(#[doc = $when] $kind,)+ }
 
         impl Kind {
             pub(crate) const ALL: &[Self] = &[$(Self::$kind,)+];
@@ -48,6 +48,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $todo,)+ }
             }
 
+            /// What it is about, as documented here.
             #[cfg(test)]
             const fn when(self) -> &'static str {
                 match self { $(Self::$kind => $when,)+ }
@@ -57,122 +58,122 @@ macro_rules! kinds {
 }
 
 kinds! {
+    /// The data directory has no room.
     DiskFull "disk-full" Yes
-        "the data directory has no room"
         "Make room on that disk. What is stored is served; the server tries to write again by itself.";
+    /// The data directory or its file system is read-only.
     DiskReadOnly "disk-read-only" Yes
-        "the data directory or its file system is read-only"
         "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. What is stored is served; the server tries to write again by itself.";
+    /// Reading or writing the data directory fails in another way.
     DiskFails "disk-fails" Yes
-        "reading or writing the data directory fails in another way"
         "Check that disk (`dmesg`, `smartctl`). What is stored is served; the server tries again by itself.";
+    /// Work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped.
     ThreadsFew "no-threads" No
-        "work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped"
         "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 with Retry-After for what was dropped.";
+    /// Stored data is damaged and is not repaired yet.
     StoreDamaged "store-damaged" Yes
-        "stored data is damaged and is not repaired yet"
         "Wait: the server repairs the store from all readable data, and fetches the rest again.";
+    /// A new snapshot would lose more listings than `mirror.max_shrink` allows.
     HeldBack "held-back" Yes
-        "a new snapshot would lose more listings than `mirror.max_shrink` allows"
         "Check whether the origin really lost these listings (`held` in /status names some). If so, run `grandstand snapshot accept`. If not, wait: each refresh checks it again.";
+    /// A rollback is in effect.
     RolledBack "rolled-back" Old
-        "a rollback is in effect"
         "Release it (`grandstand snapshot release`) when clients should get the newest snapshot again.";
+    /// What the object store has is signed by a key that is not trusted, or not signed.
     SignatureRefused "signature-refused" Old
-        "what the object store has is signed by a key that is not trusted, or not signed"
         "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
+    /// A replica cannot read the object store, or what is there is old.
     ReplicaFails "replica-fails" Old
-        "a replica cannot read the object store, or what is there is old"
         "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. What is stored is served with its true Age; the server keeps trying.";
+    /// The origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used.
     OriginFails "origin-fails" Old
-        "the origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used"
         "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). What is stored is served with its true Age; the server keeps trying.";
+    /// The data is dated in the future, so that its age is unknown.
     ClockWrong "clock-wrong" Yes
-        "the data is dated in the future, so that its age is unknown"
         "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
+    /// There is nothing to serve yet, and nothing else says why.
     NoData "no-data" Yes
-        "there is nothing to serve yet, and nothing else says why"
         "Wait until every page of the origin is read. Until then the server forwards requests to the origin.";
+    /// A mirror cannot confirm its data within 3 x `ttl`: copies of caches before the origin are too old, or the budget is too small.
     TtlShort "ttl-too-short" Old
-        "a mirror cannot confirm its data within 3 x `ttl`: copies of caches before the origin are too old, or the budget is too small"
         "Set ttl to a longer time.";
+    /// The data was not confirmed within 3 x `ttl`, or is older than `bundle.max_age`, and nothing else says why.
     Unconfirmed "unconfirmed" Yes
-        "the data was not confirmed within 3 x `ttl`, or is older than `bundle.max_age`, and nothing else says why"
         "Wait: a refresh is due or runs.";
+    /// Details cannot be fetched: none, or some again and again.
     DetailsFail "details-fail" No
-        "details cannot be fetched: none, or some again and again"
         "Look at the origin's answers to `/api/listings/{id}.json`. Clients get the stored details; the server asks for the others at longer and longer intervals.";
+    /// Single listings in the origin's list are no JSON, or have no valid id, and are left out.
     ListingsBroken "listings-broken" No
-        "single listings in the origin's list are no JSON, or have no valid id, and are left out"
         "Tell the provider: the rest is served, and the listings come back once they can be read.";
+    /// A change is read again once old copies in caches before the origin have expired.
     CopiesWait "waits-for-copies" No
-        "a change is read again once old copies in caches before the origin have expired"
         "Nothing. `POST /refresh` asks at once.";
-    CopiesOld "old-copies" No
-        "a cache before the origin sends copies older than `origin.cache_ttl`"
+    /// A cache before the origin sends copies older than `origin.cache_ttl`.
+    CopiesOld "old-copies" Old
         "Set origin.cache_ttl to the time for which that cache keeps its copies, or shorten that time.";
+    /// The origin's answers change back and forth, so that changes are followed seldom.
     AnswersFlip "answers-flip" Old
-        "the origin's answers change back and forth, so that changes are followed seldom"
         "Nothing, while the origin is being deployed. Otherwise, let all its machines give the same answers.";
+    /// The origin states another number of listings than its pages show.
     TotalDiffers "total-differs" No
-        "the origin states another number of listings than its pages show"
         "Nothing: lists show its total, and what is not known here is forwarded. If you run the origin, let `total` and the counts of the terms be those of its pages.";
+    /// The origin forbids a shield to store its answers, several times in a row.
     NotStored "not-stored" No
-        "the origin forbids a shield to store its answers, several times in a row"
         "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a `max-age`, or run a mirror (mirror.enabled = true).";
+    /// The publisher cannot bring the object store up to date.
     PublishFails "publish-fails" No
-        "the publisher cannot bring the object store up to date"
         "Check what it names. The server keeps trying; its own clients notice nothing, those of the replicas get older data.";
+    /// Another publisher has written a later head to this publisher's place.
     PublishRival "publish-rival" No
-        "another publisher has written a later head to this publisher's place"
         "Stop one of the two publishers, or give each a prefix of its own (publish.url). This one writes nothing until that head is ten minutes old, or until it is restarted.";
+    /// The object store ignores the conditions of writes.
     PublishUnconditional "publish-unconditional" No
-        "the object store ignores the conditions of writes"
         "Nothing, with one publisher for this prefix. Of two that write at once the last head wins, and neither notices.";
+    /// The limit on clients is not shared, although rate_limit.store is set.
     LimitAlone "limit-not-shared" No
-        "the limit on clients is not shared, although rate_limit.store is set"
         "Check Redis and rate_limit.store. Until it answers, each machine counts clients by itself.";
+    /// The last reload found mistakes in the configuration.
     ReloadFailed "reload-failed" No
-        "the last reload found mistakes in the configuration"
         "Correct the configuration (`grandstand check` finds mistakes), and reload. The values from before are in effect; a restart would fail, or begin with others.";
+    /// Reloads changed keys that take effect at the next start.
     RestartNeeded "restart-needed" No
-        "reloads changed keys that take effect at the next start"
         "Restart the server when it suits you.";
+    /// The socket `admin.sock`, by which commands find this server, could not be made in the data directory.
     SocketMissing "no-admin-socket" No
-        "the socket `admin.sock`, by which commands find this server, could not be made in the data directory"
         "Commands on this machine use admin.listen (or --admin) until then; the server tries again every few seconds. If the path is too long, or the file system has no sockets, set another data_dir.";
+    /// New files of tls.cert and tls.key cannot be used, so that the certificate before stays.
     CertificateFiles "certificate-files" No
-        "new files of tls.cert and tls.key cannot be used, so that the certificate before stays"
         "Replace the files. They are read again within seconds.";
+    /// The HTTPS certificate ends within a week, has ended, is not valid yet, or is that of an authority.
     CertificateEnds "certificate-ends" No
-        "the HTTPS certificate ends within a week, has ended, is not valid yet, or is that of an authority"
         "Replace the files of tls.cert and tls.key. They are read again within seconds.";
+    /// Clients behind one proxy that is not trusted were refused (429).
     ProxyUntrusted "proxy-untrusted" No
-        "clients behind one proxy that is not trusted were refused (429)"
         "If it is your proxy, add its address to client_ip.trusted_proxies, set client_ip.header to the header that it sends, and reload. Then each client has a limit of its own.";
+    /// One address was refused (429) a hundred times and more within an hour.
     ClientRefused "client-refused" No
-        "one address was refused (429) a hundred times and more within an hour"
         "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.";
+    /// Answers that were compared differ from the origin's.
     AnswersDiffer "answers-differ" No
-        "answers that were compared differ from the origin's"
         "Look at the differences (`grandstand audit`). The server fetches that data again by itself; then compare again.";
+    /// Which listings some terms have is not known, so that their queries are read from the origin.
     TermsIncomplete "terms-incomplete" No
-        "which listings some terms have is not known, so that their queries are read from the origin"
         "Nothing: a mirror asks the origin as its budget allows, a replica gets what its publisher knows. Offline, import a bundle of a later snapshot.";
+    /// The origin answers a kind of query otherwise than this server would.
     ShapeDisproved "shape-disproved" No
-        "the origin answers a kind of query otherwise than this server would"
         "Nothing: such queries are forwarded to the origin.";
+    /// The origin refused two open cases that clients asked for within an hour (401, 403, 406, 407, 421, 429, 451 or 5xx).
     OpenCasesEnded "open-cases-ended" No
-        "the origin refused two open cases that clients asked for within an hour (401, 403, 406, 407, 421, 429, 451 or 5xx)"
         "Nothing: for an hour such requests are not forwarded, so that the origin does not ban this server. They get what is stored, or 503.";
+    /// The origin's lists have another form than is documented.
     FormDiffers "form-differs" No
-        "the origin's lists have another form than is documented"
         "Nothing: this server's lists have that form, too. Fields that depend on the filters are missing in filtered lists.";
+    /// The store was damaged and was repaired within the last day.
     StoreRepaired "store-repaired" No
-        "the store was damaged and was repaired within the last day"
         "Check the disk (`dmesg`, `smartctl`) and the memory: files do not break by themselves. What was lost is fetched again.";
+    /// Lines of the log or the access log were lost within the last ten minutes.
     LinesLost "log-lines-lost" No
-        "lines of the log or the access log were lost within the last ten minutes"
         "Check what reads standard error, log.access_file and its disk. Requests are answered all the same.";
 }
 
@@ -224,10 +225,10 @@ pub(crate) struct Raised {
 }
 
 /// What the data lacks: `text` says it of data that is too old or not there. The first finding that can be the cause says
-/// it too; without one it is a finding of its own. `innocent`: what has not lasted for long enough to be the cause.
-pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding, innocent: Option<Kind>) {
+/// it too; without one it is a finding of its own. `innocent`: what cannot be the cause this time.
+pub(crate) fn blame(all: &mut Vec<Finding>, lack: Finding, innocent: &[Kind]) {
     all.sort_by_key(|finding| finding.kind);
-    let explains = |finding: &&mut Finding| finding.kind.weight() != Weight::No && Some(finding.kind) != innocent;
+    let explains = |finding: &&mut Finding| finding.kind.weight() != Weight::No && !innocent.contains(&finding.kind);
     match all.iter_mut().find(explains) {
         Some(cause) if cause.unhealthy => {}
         Some(cause) => {

@@ -168,3 +168,22 @@ async fn accepting_what_the_origin_no_longer_has_says_what_is_served_and_fails()
     assert!(accepted.0 == 1 && accepted.1.contains("was not published"), "{accepted:?}");
     assert!(accepted.1.contains(&server.snapshot().await), "{accepted:?}");
 }
+
+#[tokio::test]
+async fn what_is_held_back_stays_told_while_the_origin_goes_on_changing() {
+    let origin = origin(330).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
+    server.refresh().await;
+    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(4)));
+    let left = origin.world(World::len);
+    server.refresh().await;
+    wait_until("what the origin has now is held back", || async {
+        let held = server.status().await["held"].clone();
+        assert!(!held.is_null(), "nothing got better meanwhile");
+        held["listings"] == left
+    })
+    .await;
+}

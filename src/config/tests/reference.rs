@@ -28,7 +28,7 @@ grandstand reads its configuration from three places. A later one wins:
 
 `grandstand check` prints the configuration in effect. If there are mistakes, it prints all of them, each with its key,
 and exits with 64. An unknown key is a mistake. A variable that begins with `GRANDSTAND_` and is not read is a warning
-(not those that Kubernetes sets for a Service), as is a value that is only an example, such as `example.org`.
+(not those that Kubernetes sets for a Service).
 
 * **Durations** are whole numbers with a unit: `d`, `h`, `m`, `s` or `ms`. They can be combined: `\"1h30m\"`.
 * **Sizes** are a number of bytes, or a whole number with a unit: `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `TB`.

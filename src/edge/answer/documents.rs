@@ -166,6 +166,7 @@ impl Finder {
                 Err(why) => return Err(unsearched(why)),
             }
         }
+        let shown_at = wanted.path();
         // Read before the detail: what arrives meanwhile makes another one.
         let revision = self.details.as_ref().map(Details::revision);
         let detail = match (&wanted, &published) {
@@ -208,13 +209,11 @@ impl Finder {
             }
             Err(Unrendered::NoSuchAsset(name)) => Err(Problem::unknown_path(&*name)),
             Err(Unrendered::UnknownVenue(id)) => Err(Problem::unknown_listing(id.to_string())),
-            Err(Unrendered::NoSnapshot) => {
-                let (why, retry_after) = match &self.details {
-                    Some(_) => ("There is no snapshot yet", NO_SNAPSHOT_FOR),
-                    None => ("A shield keeps no snapshot", 86_400),
-                };
-                Err(Problem::unavailable(why).after(retry_after))
+            Err(Unrendered::NoSnapshot) if self.details.is_some() => {
+                Err(Problem::unavailable("There is no snapshot yet").after(NO_SNAPSHOT_FOR))
             }
+            // A shield has none, ever.
+            Err(Unrendered::NoSnapshot) => Err(Problem::unknown_path(&*shown_at)),
         }
     }
 }

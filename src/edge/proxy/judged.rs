@@ -15,8 +15,10 @@ use http::{Method, StatusCode};
 
 use crate::api::json::Picked;
 use crate::api::links::Rewrite;
+use crate::api::page::Page;
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::route::Route;
+use crate::api::taxonomy::VolatileKeys;
 use crate::api::{json, links, page, taxonomy};
 use crate::data::cache::coded::Coded;
 use crate::data::cache::recent::Asking;
@@ -66,7 +68,13 @@ impl Proxy {
             self.judge(&path, rewrites, is_open, &answer, kept.as_deref())
         };
         let judged = judged.map_err(|error| client.named(error));
-        client.judged(judged.as_ref().err());
+        let status = judged.as_ref().map_or(StatusCode::OK, |(stored, _)| stored.status);
+        let lacks = (!is_open && is_lacking(&path, status))
+            .then(|| client.named(AskError::nonsense(&path, format!("status {}", status.as_u16()))));
+        // Any other answer that something is missing does not show whether answers are usable.
+        if lacks.is_some() || !status.is_client_error() {
+            client.judged(lacks.as_ref().or(judged.as_ref().err()));
+        }
         let (stored, may_keep) = judged?;
         let stored = Arc::new(stored);
         let is_kept = may_keep && inner.cache.keep_stored(key, &stored, asking);
@@ -232,10 +240,12 @@ impl Representation {
         }
         let has_terms = |text: &str| taxonomy::terms(text).is_ok_and(|terms| !terms.is_empty());
         let has_lost = |has: fn(&str) -> bool| !has(text(&self.body)) && kept.is_some_and(|kept| has(text(&kept.body)));
+        // An empty list may have no array.
         match Route::of(path.split('?').next().unwrap_or(path)) {
             Route::List
-                if members(text(&self.body)).contains(&Some(false))
-                    || has_lost(|list| members(list) == [Some(true); 2]) =>
+                if (members(text(&self.body)).contains(&Some(false))
+                    || has_lost(|list| members(list) == [Some(true); 2]))
+                    && Page::parse(&self.body.identity().body, &VolatileKeys::default()).is_err() =>
             {
                 Err(AskError::nonsense(path, "the list has no array `items` or no number `total`"))
             }
@@ -276,6 +286,12 @@ impl Representation {
         let body = Arc::new(Coded::new(answer.body.clone()));
         Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
+}
+
+/// Whether the origin lacks what each one has: then `origin.url` names another place.
+fn is_lacking(path: &str, status: StatusCode) -> bool {
+    let is_everywhere = path == "/api/listings.json" || matches!(Route::of(path), Route::Taxonomy(_));
+    is_everywhere && matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
 /// Whether `items` is an array, and `total` a number from 0 up, or a text of one, as Perl may write it; `None`: absent.

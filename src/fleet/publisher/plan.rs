@@ -171,6 +171,12 @@ impl Chain {
         }
     }
 
+    /// How long after its last bundle something else than details follows. Without new evidence, replicas refuse queries that
+    /// this server answers.
+    pub(super) fn pause_ms(&self, offer: &Offer) -> i64 {
+        if self.evidence.is_some_and(|known| known != offer.evidence) { SHORT_PAUSE_MS } else { PAUSE_MS }
+    }
+
     /// Its objects, each with its length and hash. The small ones are read back first.
     pub(super) fn objects(&self) -> impl Iterator<Item = (ObjectKey, FileHash)> {
         let bundles = || self.head.chain();
@@ -241,7 +247,7 @@ pub(super) fn next(facts: &Facts<'_>) -> NextWrite {
         return bundle;
     }
     let waits = facts.unsent != Unsent::Nothing || chain.content != facts.offer.content;
-    let pause = if facts.unsent == Unsent::Awaited { SHORT_PAUSE_MS } else { PAUSE_MS };
+    let pause = if facts.unsent == Unsent::Awaited { SHORT_PAUSE_MS } else { chain.pause_ms(facts.offer) };
     let is_early = facts.now_ms.abs_diff(chain.last_ms) < pause.unsigned_abs();
     if waits && !is_early {
         return bundle;

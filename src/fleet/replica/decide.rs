@@ -12,6 +12,7 @@ use crate::api::hash::Digest;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Monotonic, WallTime};
 use crate::data::bundle::BundleError;
+use crate::data::bundle::signature::SignatureError;
 use crate::data::snapshots::SnapshotsError;
 use crate::data::snapshots::follow::{Stand, Taken};
 use crate::data::store::StoreError;
@@ -23,6 +24,9 @@ use crate::telemetry::findings::{Finding, Kind};
 
 /// The publisher's clock may be this far ahead: such stamps count as now.
 const AHEAD_MS: i64 = 60_000;
+
+const ALTERED: &str = "Find out who altered what the object store has: only a holder of a trusted key should write there. The \
+                       publisher writes its head again by itself. What is stored here is served.";
 
 /// What is to be done about a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,12 +148,14 @@ impl FollowError {
             Self::Disk { path, source } => StoreError::of_io(&source.kind().into(), path, 0).finding(),
             _ => None,
         };
-        let kind = if matches!(self, Self::Head(HeadError::Signature(_))) {
-            Kind::SignatureRefused
-        } else {
-            Kind::ReplicaFails
+        let (kind, todo) = match self {
+            Self::Head(HeadError::Signature(SignatureError::Wrong(_))) => (Kind::SignatureRefused, ALTERED),
+            Self::Head(HeadError::Signature(_) | HeadError::Unsigned) => {
+                (Kind::SignatureRefused, Kind::SignatureRefused.todo())
+            }
+            _ => (Kind::ReplicaFails, Kind::ReplicaFails.todo()),
         };
-        disk.unwrap_or_else(|| Finding::new(kind, Excerpt(self)).because(self.outcome().as_str()))
+        disk.unwrap_or_else(|| Finding::new(kind, Excerpt(self)).todo(todo).because(self.outcome().as_str()))
     }
 
     /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an

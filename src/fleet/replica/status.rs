@@ -156,8 +156,8 @@ impl ReplicaState {
         }
         Some(if unwritten > oldest {
             format!(
-                "the newest head in the object store was written at {}, {} ago; either the publisher does not write, or the \
-                 object store shows an old state",
+                "the newest head in the object store was written at {}, {} ago; either the publisher has nothing confirmed to \
+                 write (its /status says why), or it does not write, or the object store shows an old state",
                 head.written,
                 ago(unwritten)
             )
@@ -219,7 +219,7 @@ mod tests {
             (
                 at(-12),
                 at(-11),
-                Some("12 seconds ago; either the publisher does not write, or the object store shows an old state"),
+                Some("12 seconds ago; either the publisher has nothing confirmed to write (its /status says why), or"),
             ),
         ] {
             state.head = Some(Stamps { written, confirmed });

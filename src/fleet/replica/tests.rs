@@ -332,7 +332,7 @@ async fn a_head_that_must_not_be_taken_changes_nothing_and_the_publisher_replace
             assert!(error.to_string().contains(said), "{row} {signs}: {error}");
             assert_eq!(error.outcome() == PollOutcome::Refused, ![0, 2].contains(&row), "{row} {signs}");
             let is_signature = error.finding().kind == crate::telemetry::findings::Kind::SignatureRefused;
-            assert_eq!(is_signature, signs && [7, 10].contains(&row), "{row} {signs}");
+            assert_eq!(is_signature, signs && row >= 5, "{row} {signs}");
             assert_eq!(replica.machine.served().unwrap(), desk.served(), "{row} {signs}");
             let stays = match row {
                 // A newer program writes there, or another publisher.

@@ -106,22 +106,17 @@ impl ShrinkGuard {
         Self { store, status, max_shrink, held: None, accepted: None, written: None }
     }
 
-    /// The origin no longer has the held list.
-    pub(super) fn let_go(&mut self) {
-        self.held = None;
+    /// Nothing is held back or accepted any more.
+    pub(super) fn forget(&mut self) {
+        (self.held, self.accepted) = (None, None);
         self.status.update(|picture| picture.held = None);
     }
 
-    /// Nothing is held back or accepted any more.
-    pub(super) fn forget(&mut self) {
-        self.let_go();
-        self.accepted = None;
-    }
-
-    /// Accepts the held list; `false`: there is none.
+    /// Accepts the list that is told as held, also while what the origin has in its place is read; `false`: there is none.
     pub(super) fn accept(&mut self) -> bool {
-        self.accepted = self.held.as_ref().map(|held| held.list.dataset.len()).or(self.accepted);
-        self.held.is_some()
+        let told = self.status.picture().held.map(|held| usize::try_from(held.listings).unwrap_or(usize::MAX));
+        self.accepted = told.or(self.accepted);
+        told.is_some()
     }
 
     /// Holds back a list that would lose too much, compared with the newest snapshot and with the last day. Else

@@ -221,7 +221,8 @@ impl Mirror {
         let dataset = &held.list.dataset;
         let answers = self.questions.ask(dataset, held.meta.confirmed_ms).await?;
         if answers.judge(dataset, held.meta.confirmed_ms, &self.copies.volatile(), None) != RefreshVerdict::Unchanged {
-            self.shrink.let_go();
+            // It stays told until what the origin has now is judged: nothing got better yet.
+            self.shrink.held = None;
             return Ok(false);
         }
         held.meta.confirmed_ms = held.meta.confirmed_ms.max(answers.until_ms());

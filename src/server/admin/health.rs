@@ -43,7 +43,9 @@ const FIRST_BUNDLE: &str = "Wait while the first bundle is downloaded. The publi
                             within ten minutes, or at once after a restart. If nothing comes, check replica.url, its \
                             credentials, and that a publisher writes there.";
 const NO_COPY: &str = "Check that the origin works, admits this machine and can be reached from it. There is no copy here: \
-                       clients get what is cached, and errors. A mirror keeps trying; a shield does with the next request.";
+                       clients get what is cached, and errors. A mirror keeps trying; a shield does with the next request. A \
+                       certificate of your own authority needs origin.ca_file.";
+const REFUSED: &str = "Wait for newer data: such queries get 503 here, because only the origin knows their answer.";
 const BUDGET: &str =
     "Wait: a refresh is due or runs, or it waits for the origin's budget (`origin.budget` in /status).";
 
@@ -98,7 +100,7 @@ impl Status {
                     finding.unhealthy = false;
                 }
             } else {
-                blame(&mut all, self.no_data(), None);
+                blame(&mut all, self.no_data(), &[]);
             }
             return all;
         };
@@ -107,7 +109,8 @@ impl Status {
         disproved.extend(self.doubtful_terms().iter().map(ToString::to_string));
         if !disproved.is_empty() {
             let text = format!("the origin answers these otherwise than this server would: {}", disproved.join(", "));
-            all.push(Finding::new(Kind::ShapeDisproved, text));
+            let finding = Finding::new(Kind::ShapeDisproved, text);
+            all.push(if self.usage == Use::Mirror { finding } else { finding.todo(REFUSED) });
         }
         all.extend(published.meta.form.told().map(|text| Finding::new(Kind::FormDiffers, text)));
         all.extend(published.dataset.total_differs().map(|text| Finding::new(Kind::TotalDiffers, text)));
@@ -145,8 +148,11 @@ impl Status {
             };
             let overdue = Duration::from_secs(u64::from(age) - limit).min(now.since(Monotonic::from_seconds(0)));
             let failing = picture.failing().unwrap_or_default();
-            let innocent = (!is_why(failing, overdue, config.ttl)).then_some(Kind::OriginFails);
-            blame(&mut all, lack.todo(todo), innocent);
+            let fails = (!is_why(failing, overdue, config.ttl)).then_some(Kind::OriginFails);
+            // One that was seen once, long ago, explains nothing.
+            let copies = picture.copy_age().is_none_or(|age| age <= config.origin.cache_ttl).then_some(Kind::CopiesOld);
+            let innocent: Vec<Kind> = fails.into_iter().chain(copies).collect();
+            blame(&mut all, lack.todo(todo), &innocent);
         }
         all
     }

@@ -27,7 +27,7 @@ fn page() -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "\n## {title}\n");
         for kind in Kind::ALL.iter().filter(|kind| kind.weight() == weight) {
-            let _ = writeln!(page, "* **`{}`**: {}.\\\n  {}", kind.name(), kind.when(), kind.todo());
+            let _ = writeln!(page, "* **`{}`**:{}\\\n  {}", kind.name(), kind.when(), kind.todo());
         }
     }
     page
@@ -49,7 +49,7 @@ fn names_are_unique_and_every_text_is_whole() {
     assert_eq!(names.len(), Kind::ALL.len());
     for kind in Kind::ALL {
         let plain = kind.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-        assert!(plain && !kind.when().ends_with('.') && kind.todo().ends_with('.'), "{kind:?}");
+        assert!(plain && kind.when().ends_with('.') && kind.todo().ends_with('.'), "{kind:?}");
         assert!(![kind.when(), kind.todo()].concat().contains(['|', '\n']), "{kind:?}");
     }
 }
@@ -105,13 +105,13 @@ fn old_data_is_said_by_its_cause() {
         (vec![fails.clone(), full], vec![("no room", true), ("the origin fails", false)]),
     ] {
         let mut all = there;
-        blame(&mut all, lack(), None);
+        blame(&mut all, lack(), &[]);
         let told: Vec<(&str, bool)> = all.iter().map(|one| (&*one.text, one.unhealthy)).collect();
         assert_eq!(told, want);
     }
     // What has just begun is not why.
     let mut all = vec![fails];
-    blame(&mut all, lack(), Some(Kind::OriginFails));
+    blame(&mut all, lack(), &[Kind::OriginFails]);
     let told: Vec<(&str, bool)> = all.iter().map(|one| (&*one.text, one.unhealthy)).collect();
     assert_eq!(told, [("the origin fails", false), ("data not confirmed for 9 s", true)]);
 }

@@ -122,6 +122,19 @@ fn where_nothing_can_be_written_everything_can_still_be_read() {
 }
 
 #[test]
+fn a_file_that_lost_its_name_is_told_while_it_goes_on_working() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = open(temp.path()).unwrap();
+    let (path, elsewhere) = (store.path().to_owned(), temp.path().join("elsewhere"));
+    std::fs::rename(&path, &elsewhere).unwrap();
+    store.put_state("s", b"x").unwrap();
+    let told = store.findings();
+    assert!(told.len() == 1 && told[0].unhealthy && told[0].text.contains("was removed or moved"), "{told:?}");
+    std::fs::rename(&elsewhere, &path).unwrap();
+    assert_eq!(store.findings(), []);
+}
+
+#[test]
 fn what_is_no_damage_is_not_called_so() {
     let path = Path::new("x");
     let error = |error: redb::Error| error::Fault::Redb(Box::new(error)).into_store_error(path, 0);

@@ -51,6 +51,7 @@ struct Case {
     /// What is offered: its snapshot, content, journal, certificate, and how much later than the head's it was confirmed.
     snapshot: u8,
     content: u8,
+    evidence: u8,
     journal: u8,
     certificate: Certificate,
     later: i64,
@@ -66,6 +67,7 @@ const SAME: Case = Case {
     unsent: Unsent::Nothing,
     snapshot: 1,
     content: 50,
+    evidence: 60,
     journal: 99,
     certificate: Certificate::Full,
     later: 0,
@@ -84,8 +86,9 @@ fn what_is_written_next() {
     use Stored::{Missing, Other};
     use Unsent::{Awaited, Others};
     let another = Case { snapshot: 2, content: 51, last: 0, ..SAME };
-    let (others, awaited, evidence) =
-        (Case { unsent: Others, ..SAME }, Case { unsent: Awaited, ..SAME }, Case { content: 51, ..SAME });
+    let (others, awaited) = (Case { unsent: Others, ..SAME }, Case { unsent: Awaited, ..SAME });
+    let verdicts = Case { content: 51, ..SAME };
+    let evidence = Case { evidence: 61, ..verdicts };
     for (case, expected) in [
         (SAME, Nothing),
         (Case { deltas: 64, ..SAME }, Nothing),
@@ -98,11 +101,13 @@ fn what_is_written_next() {
         (Case { deltas: 63, ..another }, Delta),
         (Case { deltas: 64, ..another }, Full(DELTAS)),
         (Case { stored: Other, unsent: Others, ..another }, Delta),
-        // Details and evidence alone wait for a minute, awaited details for seconds.
+        // Details and verdicts alone wait for a minute, awaited details and evidence for seconds.
         (Case { last: PAUSE_MS, ..others }, Delta),
         (Case { last: PAUSE_MS - 1, ..others }, Nothing),
-        (Case { last: PAUSE_MS, ..evidence }, Delta),
-        (Case { last: PAUSE_MS - 1, ..evidence }, Nothing),
+        (Case { last: PAUSE_MS, ..verdicts }, Delta),
+        (Case { last: PAUSE_MS - 1, ..verdicts }, Nothing),
+        (Case { last: 3000, ..evidence }, Delta),
+        (Case { last: 2999, ..evidence }, Nothing),
         (Case { last: 3000, ..awaited }, Delta),
         (Case { last: 2999, ..awaited }, Nothing),
         (Case { last: 3000, content: 51, ..awaited }, Delta),
@@ -110,10 +115,10 @@ fn what_is_written_next() {
         // The confirmation does not wait for them.
         (Case { last: PAUSE_MS - 1, later: 5000, ..others }, HeadAlone),
         (Case { last: 2999, later: 5000, ..awaited }, HeadAlone),
-        (Case { last: PAUSE_MS - 1, later: 5000, ..evidence }, HeadAlone),
+        (Case { last: PAUSE_MS - 1, later: 5000, ..verdicts }, HeadAlone),
         // A clock that was set back by more than the pause does not make them wait for long.
         (Case { last: -PAUSE_MS, ..others }, Delta),
-        (Case { last: -PAUSE_MS, ..evidence }, Delta),
+        (Case { last: -PAUSE_MS, ..verdicts }, Delta),
         (Case { last: -3000, ..awaited }, Delta),
         // A week, by a clock that may jump.
         (Case { full: 7 * DAY - 1, ..SAME }, Nothing),
@@ -130,6 +135,7 @@ fn what_is_written_next() {
         let Case { stored, is_broken, unsent, certificate, .. } = case;
         let chain = Chain { full_ms: NOW - case.full, last_ms: NOW - case.last, ..chain(case.deltas) };
         let offer = Offer { snapshot: snapshot(case.snapshot), content: digest(case.content), certificate, ..offer() };
+        let offer = Offer { evidence: digest(case.evidence), ..offer };
         let offer = Offer { journal: journal(case.journal), confirmed_ms: offer.confirmed_ms + case.later, ..offer };
         let facts = Facts { stored, is_broken, unsent, ..facts(&offer, &chain) };
         assert_eq!(next(&facts), expected, "{case:?}");
