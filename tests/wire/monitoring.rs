@@ -139,6 +139,7 @@ async fn every_metric_is_as_the_table_declares_it() {
             scrapes.push(request.send().await.unwrap().text().await.unwrap());
         }
         found.extend(scrapes.iter().flat_map(|scrape| check(scrape)));
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     rules::each_alarm_is_raised_by_its_series_alone(&scrapes);
     every_query_has_data(&[&mirror, &shield, &replica]).await;
@@ -194,7 +195,7 @@ async fn every_query_has_data(servers: &[&Server]) {
         .spawn()
         .expect("the package prometheus, which ./setup.sh installs");
     let _prometheus = Running(prometheus);
-    let url = format!("http://127.0.0.1:{port}/api/v1/query");
+    let (client, url) = (plain_client(), format!("http://127.0.0.1:{port}/api/v1/query"));
     let mut left: BTreeSet<String> = queries(&dashboard)
         .into_iter()
         .map(|query| {
@@ -208,13 +209,13 @@ async fn every_query_has_data(servers: &[&Server]) {
         for query in left.clone() {
             let asked = url::Url::parse_with_params(&url, [("query", &query)]).unwrap();
             // It may not listen yet.
-            let Ok(answer) = plain_client().get(asked).send().await else { continue };
+            let Ok(answer) = client.get(asked).send().await else { continue };
             let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default();
             if answer["data"]["result"].as_array().is_some_and(|series| !series.is_empty()) {
                 left.remove(&query);
             }
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 

@@ -206,7 +206,7 @@ async fn a_walk_has_one_meaning() {
 #[tokio::test(start_paused = true)]
 async fn who_enumerates_slugs_gets_lists_and_what_the_origin_means_by_the_others_at_once() {
     for personality in ["documented", "strict", "lenient"] {
-        let origin = origin_with(1000, switches(personality)).await;
+        let origin = origin_with(330, switches(personality)).await;
         let server = examined(&origin).await;
         let known: Vec<String> = origin.world(|world| {
             let mut cities: Vec<_> =

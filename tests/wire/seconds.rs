@@ -118,7 +118,7 @@ async fn a_client_whose_cursor_is_the_last_time_that_it_saw_sees_each_change() {
         server.ready().await;
         let mut follower = Follower { cursor: "2020-01-01T00:00:00Z".to_owned(), ..Follower::default() };
         follower.poll(&server).await;
-        for round in 0..40_u64 {
+        for round in 0..25_u64 {
             // Several within one second, before and after the client looks.
             origin.edit(|world| {
                 let ids = world.ids();

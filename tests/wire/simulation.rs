@@ -30,7 +30,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn whatever_is_published_keeps_what_its_certificate_says() {
     for seed in SEEDS {
-        match script::run(seed, 40, 200) {
+        match script::run(seed, 25, 200) {
             Ok(account) => {
                 println!("seed {seed}: {account}");
                 let count = |name: &str| account.counts.get(name).copied().unwrap_or(0);

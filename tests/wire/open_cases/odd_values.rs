@@ -160,6 +160,10 @@ async fn two_refusals_that_are_about_us_end_reading_through_for_an_hour() {
         assert!(origin.log().iter().all(|seen| !seen.path_and_query.contains("2z")), "{status}");
         assert!(server.finding("open-cases-ended").await.is_some_and(|text| text.contains(&status.to_string())));
         assert_eq!(server.ok(LIST).await.total(), 230, "{status}: everything else goes on");
+        // The hour is one for all of them.
+        if !matches!(status, 401 | 500) {
+            continue;
+        }
         tokio::time::sleep(60 * MINUTE).await;
         assert_eq!(ask(&server, &format!("{LIST}?page=2z")).await.status, 200, "{status}");
         let over = server.finding("open-cases-ended").await;

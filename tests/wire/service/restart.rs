@@ -102,7 +102,7 @@ impl Load {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let mut clients = Vec::new();
         for manner in [Manner::Keeps, Manner::Opens, Manner::Shares, Manner::OpensHttp2] {
-            for _ in 0..3 {
+            for _ in 0..2 {
                 let (place, stop, answered) = (place.clone(), stop.clone(), answered.clone());
                 clients.push(tokio::spawn(async move {
                     let asked = match manner {
@@ -197,10 +197,10 @@ async fn restarts_under_load(kind: &'static str, certificate: Option<&Path>) {
     wait_until("it serves a snapshot", is_ready).await;
     let place = Place { address: sockets.address(0), authority: certificate.map(Path::to_owned) };
     let load = Load::start(&place);
-    load.more(200).await;
+    load.more(120).await;
     for _ in 0..3 {
         process = restarted(process, &setup, &data).await;
-        load.more(200).await;
+        load.more(120).await;
     }
     let answered = load.answered.load(Ordering::Relaxed);
     let failures = load.stop().await;

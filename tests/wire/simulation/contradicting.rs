@@ -55,7 +55,7 @@ async fn play(seed: u64) {
     let ground = Ground::new(origin.clone(), clock.clone(), dir.path());
     let rig = Rig::start(&scene, &ground, 1);
     until("there is a copy", || rig.newest.get().is_some()).await;
-    for step in 0..4 {
+    for step in 0..3 {
         for _ in 0..dice.random_range(1..5) {
             edit(&origin, &clock, &mut dice);
             sleep(Duration::from_secs(dice.random_range(0..600))).await;
@@ -111,7 +111,7 @@ fn check(origin: &Origin, rig: &Rig, what: &str) {
         }
     }
     let mut queries = vec![ListQuery::default()];
-    for id in visible.iter().step_by(9) {
+    for id in visible.iter().step_by(18) {
         let (sport, state, city) = origin.world(|world| {
             let (sport, state, city) = world.slugs_of(*id).unwrap();
             (sport.to_owned(), state, city.to_owned())

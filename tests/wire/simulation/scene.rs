@@ -90,7 +90,7 @@ impl Scene {
             ttl: Duration::from_secs(dice.random_range(120..=300)),
             budget,
             sweep_every: Duration::from_secs(dice.random_range(20..=60) * 60),
-            verify_every: Duration::from_secs(2 * 3600),
+            verify_every: Duration::from_secs(3600),
             jumps: dice.random_bool(0.25),
             examples: 6,
         };

@@ -14,7 +14,7 @@ use crate::harness::{Aim, edit, until};
 #[tokio::test]
 async fn a_replica_that_is_killed_at_any_instant_has_a_published_state_and_follows_on() {
     let rounds: u32 = std::env::var("GRANDSTAND_KILLS").map_or(12, |rounds| rounds.parse().unwrap());
-    let (origin, mirror) = mirrored(260, Switches::default()).await;
+    let (origin, mirror) = mirrored(130, Switches::default()).await;
     let mut shelf = Shelf::new();
     shelf.full(&mirror).await;
     let sequence = shelf.publish();
