@@ -55,11 +55,11 @@ impl OpenCase {
                 one(&sized, "page", How::Beyond, &beyond.to_string())
             }
             Row::PageZero => one(&sized, "page", How::Zero, "0"),
-            Row::PageNegative => one(&sized, "page", How::Negative, pick(["-70417", "-80923"])),
+            Row::PageNegative => one(&sized, "page", How::Negative, pick(["-1", "-80923"])),
             Row::PageWord => one(&sized, "page", How::Word, pick(WORDS)),
             Row::PerPageOver => one(&paged, "per_page", How::Over, pick(["101", "250"])),
             Row::PerPageZero => one(&paged, "per_page", How::Zero, "0"),
-            Row::PerPageNegative => one(&paged, "per_page", How::Negative, pick(["-60413", "-90821"])),
+            Row::PerPageNegative => one(&paged, "per_page", How::Negative, pick(["-1", "-90821"])),
             Row::PerPageWord => one(&paged, "per_page", How::Word, pick(WORDS)),
             Row::RepeatedNumber if second => many(&bare, "per_page", How::Repeated, &["11", "13"]),
             Row::RepeatedNumber => many(&bare, "page", How::Repeated, &["2", "3"]),
@@ -69,9 +69,9 @@ impl OpenCase {
             }
             Row::SinceMalformed => one(&sized, "modified_since", How::Malformed, pick(WORDS)),
             Row::SinceFuture => one(&sized, "modified_since", How::Future, pick(["2999-01-01", "2987-06-05"])),
-            Row::UnknownSport => no_term(&sized, TaxonomyKind::Sports, pick(WORDS), dataset),
-            Row::UnknownState => no_term(&sized, TaxonomyKind::States, pick(WORDS), dataset),
-            Row::UnknownCity => no_term(&sized, TaxonomyKind::Cities, pick(WORDS), dataset),
+            Row::UnknownSport => no_term(&sized, TaxonomyKind::Sports, second, dataset),
+            Row::UnknownState => no_term(&sized, TaxonomyKind::States, second, dataset),
+            Row::UnknownCity => no_term(&sized, TaxonomyKind::Cities, second, dataset),
             Row::EmptyNumber => many(&paged, pick(["page", "per_page"]), How::Empty, &[]),
             Row::EmptyFilter => many(&sized, pick(["sport", "city"]), How::Empty, &[]),
             Row::EmptySince => many(&sized, "modified_since", How::Empty, &[]),
@@ -131,9 +131,11 @@ impl OpenCase {
     }
 }
 
-/// A slug that no term has, unless an index lacks terms.
-fn no_term(rest: &ListQuery, kind: TaxonomyKind, word: &str, dataset: &Dataset) -> Option<(ListQuery, Odd)> {
-    let mut slug = word.to_owned();
+/// A slug that no term has, unless an index lacks terms. `second`: the beginning of one, which some origins take for it.
+fn no_term(rest: &ListQuery, kind: TaxonomyKind, second: bool, dataset: &Dataset) -> Option<(ListQuery, Odd)> {
+    let largest = dataset.known_terms(kind).max_by_key(|(_, positions)| positions.len()).filter(|_| second);
+    let begun = largest.and_then(|(slug, _)| slug.char_indices().next_back().map(|(end, _)| slug[..end].to_owned()));
+    let mut slug = begun.filter(|begun| !begun.is_empty()).unwrap_or_else(|| WORDS[usize::from(second)].to_owned());
     while dataset.membership(kind, &slug).is_some() {
         slug.push('x');
     }
