@@ -23,7 +23,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("fleet", 3_251),
     ("lib", 19),
     ("main", 6),
-    ("mirror", 6_170),
+    ("mirror", 6_172),
     ("origin", 3_881),
     ("protocol", 2_357),
     ("server", 4_271),
