@@ -199,7 +199,7 @@ impl Server {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (public_addresses, tls_addresses, admin_address) = (sockets.public(), sockets.tls(), sockets.admin());
         announce(&sockets, &status);
-        // Before anybody is answered: who was may send a signal.
+        // Signals are watched before the first answer: who got one may send a signal.
         let orders = orders(Probe(Arc::downgrade(&status)))?;
         let mut public = Service::new("public".to_owned(), gate);
         public_addresses.into_iter().map(buffered).for_each(|listener| public.add_listener(listener));

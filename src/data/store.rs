@@ -85,8 +85,8 @@ pub(crate) use state::{States, VERDICTS};
 
 use handle::Handle;
 
-const GONE: &str = "Put it back under its name. If that is not possible, restart the server: it begins with an empty store, and reads \
-                    everything again.";
+const GONE: &str = "Write a bundle first (`grandstand bundle export FILE`): what this server has ends with it. Then put the file \
+                    back under its name, or restart the server, which begins with an empty store.";
 
 /// The largest body of a copy or a detail, and the largest summary or taxonomy, in bytes.
 pub(crate) const MAX_BODY: usize = 32 << 20;
@@ -137,7 +137,7 @@ impl Store {
     /// Everything that is wrong with the file, and a repair of the last day.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let path = self.path();
-        // What is open stays readable and writable without its name, so nothing else would tell.
+        // What is open stays readable and writable without its name: nothing else tells.
         let is_gone = fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
         let gone = is_gone.then(|| {
             let text = format!(

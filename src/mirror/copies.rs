@@ -96,6 +96,8 @@ pub(super) struct Fetched {
     /// Copies of the fetched resources, in any order.
     pub copies: Vec<Copy>,
     pub failed: Vec<String>,
+    /// How many of them the origin refused as such: others may be answered.
+    pub refused: usize,
     /// Why the last of them failed; a store error takes precedence.
     pub error: Option<CopyError>,
 }
@@ -262,6 +264,8 @@ impl Copies {
                 Ok(copy) => fetched.copies.push(copy),
                 Err(error) => {
                     fetched.failed.push(path);
+                    let is_refusal = matches!(error, CopyError::Ask(AskError::Status { status: 400 | 416 | 422, .. }));
+                    fetched.refused += usize::from(is_refusal);
                     if !matches!(fetched.error, Some(CopyError::Store(_))) {
                         fetched.error = Some(error);
                     }

@@ -240,7 +240,7 @@ impl Representation {
         }
         let has_terms = |text: &str| taxonomy::terms(text).is_ok_and(|terms| !terms.is_empty());
         let has_lost = |has: fn(&str) -> bool| !has(text(&self.body)) && kept.is_some_and(|kept| has(text(&kept.body)));
-        // An empty list may have no array.
+        // An empty list may have `null` items.
         match Route::of(path.split('?').next().unwrap_or(path)) {
             Route::List
                 if (members(text(&self.body)).contains(&Some(false))

@@ -23,6 +23,8 @@ use crate::fleet::keys::ObjectKey;
 pub(super) const PAUSE_MS: i64 = 60_000;
 /// The same for a bundle with details that replicas wait for: these go out within 5 s of their arrival.
 pub(super) const SHORT_PAUSE_MS: i64 = 3_000;
+/// The same for new evidence of terms, of which several may come one after the other.
+const EVIDENCE_PAUSE_MS: i64 = 10_000;
 
 /// A full bundle is written at least this often, in milliseconds: every 7 days.
 pub(super) const FULL_EVERY_MS: i64 = 7 * 86_400_000;
@@ -174,7 +176,7 @@ impl Chain {
     /// How long after its last bundle something else than details follows. Without new evidence, replicas refuse queries that
     /// this server answers.
     pub(super) fn pause_ms(&self, offer: &Offer) -> i64 {
-        if self.evidence.is_some_and(|known| known != offer.evidence) { SHORT_PAUSE_MS } else { PAUSE_MS }
+        if self.evidence.is_some_and(|known| known != offer.evidence) { EVIDENCE_PAUSE_MS } else { PAUSE_MS }
     }
 
     /// Its objects, each with its length and hash. The small ones are read back first.

@@ -25,6 +25,8 @@ use crate::telemetry::findings::{Finding, Kind};
 /// The publisher's clock may be this far ahead: such stamps count as now.
 const AHEAD_MS: i64 = 60_000;
 
+const UNSIGNED: &str =
+    "If your publisher wrote it, set publish.sign_key there. If not, somebody else writes there: do not take it.";
 const ALTERED: &str = "Find out who altered what the object store has: only a holder of a trusted key should write there. The \
                        publisher writes its head again by itself. What is stored here is served.";
 
@@ -150,9 +152,8 @@ impl FollowError {
         };
         let (kind, todo) = match self {
             Self::Head(HeadError::Signature(SignatureError::Wrong(_))) => (Kind::SignatureRefused, ALTERED),
-            Self::Head(HeadError::Signature(_) | HeadError::Unsigned) => {
-                (Kind::SignatureRefused, Kind::SignatureRefused.todo())
-            }
+            Self::Head(HeadError::Unsigned) => (Kind::SignatureRefused, UNSIGNED),
+            Self::Head(HeadError::Signature(_)) => (Kind::SignatureRefused, Kind::SignatureRefused.todo()),
             _ => (Kind::ReplicaFails, Kind::ReplicaFails.todo()),
         };
         disk.unwrap_or_else(|| Finding::new(kind, Excerpt(self)).todo(todo).because(self.outcome().as_str()))

@@ -192,7 +192,8 @@ impl Example {
             _ => others().filter(|slug| is_part(slug)).collect(),
         };
         let telling = telling(dataset, kind, doubtful);
-        let controls = telling.iter().map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug));
+        let leaves_out = telling.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
+        let controls = leaves_out.map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug));
         let room = AT_ONCE.saturating_sub(parts.len() + 1).min(MOST_TERMS);
         let controls: Vec<&str> = controls.take(room).collect();
         if controls.is_empty() {
@@ -277,7 +278,7 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
     let page = match chance % 6 {
         // The origin's pages may be larger.
         0 | 3 => 1,
-        // Small pages have a last one that is short or full, mostly.
+        // Of small pages, so that the last one is another one than the first.
         1 | 5 => last,
         _ => last.div_ceil(2),
     };

@@ -4,7 +4,7 @@
 
 use crate::api::form::ListForm;
 use crate::api::listing::Summary;
-use crate::api::odd::{How, Meaning, Odd, Row};
+use crate::api::odd::{How, Meaning, Odd, Row, folded};
 use crate::api::query::{self, ListQuery};
 use crate::api::shape::Shape;
 use crate::api::taxonomy::TaxonomyKind;
@@ -136,7 +136,8 @@ fn no_term(rest: &ListQuery, kind: TaxonomyKind, second: bool, dataset: &Dataset
     let largest = dataset.known_terms(kind).max_by_key(|(_, positions)| positions.len()).filter(|_| second);
     let begun = largest.and_then(|(slug, _)| slug.char_indices().next_back().map(|(end, _)| slug[..end].to_owned()));
     let mut slug = begun.filter(|begun| !begun.is_empty()).unwrap_or_else(|| WORDS[usize::from(second)].to_owned());
-    while dataset.membership(kind, &slug).is_some() {
+    let is_known = |slug: &str| dataset.memberships(kind).any(|(known, _)| folded(known) == folded(slug));
+    while is_known(&slug) {
         slug.push('x');
     }
     let mut slugs = [const { None }; 3];

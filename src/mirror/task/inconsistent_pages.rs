@@ -304,8 +304,10 @@ impl Mirror {
         let here = distinct + (elsewhere.len() + unseen.len()) as u64;
         // Some page may have the right total, while others come from a cache.
         let right = contradiction.excess.contains(&(here.cast_signed() - distinct.cast_signed()));
-        // Each doubled listing hides another one, unless they are as many as stated. What no list shows may have changed since.
-        let hidden = if right { 0 } else { listed.saturating_sub(distinct + elsewhere.len() as u64) };
+        // Each doubled listing hides another one, unless the known ones are as many as any page states. What no list shows may
+        // have changed since.
+        let are_all = contradiction.excess.last() == Some(&(here.cast_signed() - distinct.cast_signed()));
+        let hidden = if are_all { 0 } else { listed.saturating_sub(distinct + elsewhere.len() as u64) };
         let unknown = hidden + unseen.len() as u64;
         let mut content = assembled.content.clone();
         if unknown > 0 || !right {

@@ -207,16 +207,16 @@ impl FullReading {
     fn take(
         &mut self,
         copies: &Copies,
-        Fetched { copies: fetched, failed, error }: Fetched,
+        Fetched { copies: fetched, failed, refused, error }: Fetched,
     ) -> Result<(), MirrorError> {
         self.done += fetched.len() as u64;
+        // Some origins refuse the pages beyond a fixed number of results.
+        let is_all = fetched.is_empty() && refused == failed.len();
+        let first = failed.iter().map(|path| pass::page_of(path)).min().flatten().filter(|first| is_all && *first > 1);
         // What failed waits for all the rest.
         self.failed.extend(failed);
-        // Where the origin shows so many results and no more, it refuses the pages after them.
-        let refused = self.failed.iter().map(|path| pass::page_of(path)).collect::<Option<Vec<u64>>>();
-        if fetched.is_empty()
-            && matches!(&error, Some(CopyError::Ask(AskError::Status { status: 400 | 404 | 410 | 416 | 422, .. })))
-            && let Some(first) = refused.and_then(|pages| pages.into_iter().min()).filter(|first| *first > 1)
+        if let Some(first) = first
+            && !self.has_any_from(first, copies)?
         {
             self.cut_after(first - 1);
             return Ok(());
@@ -235,10 +235,20 @@ impl FullReading {
         Ok(())
     }
 
+    /// Whether this page or a later one was fetched since the reading began.
+    fn has_any_from(&self, first: u64, copies: &Copies) -> Result<bool, MirrorError> {
+        for page in first..=self.pages(copies)? {
+            if copies.is_recent(&pass::page_path(page), self.started_ms)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Reads no page after this one.
     fn cut_after(&mut self, last: u64) {
-        (self.cut, self.cursor) = (Some(last), self.cursor.min(last));
-        self.todo.clear();
+        (self.cut, self.cursor, self.reach) = (Some(last), self.cursor.min(last), self.reach.min(last));
+        self.todo.retain(|path| pass::page_of(path).is_none());
         self.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= last));
     }
 

@@ -100,7 +100,8 @@ impl Status {
                     finding.unhealthy = false;
                 }
             } else {
-                blame(&mut all, self.no_data(), &[]);
+                // The first copy waits for no younger copies.
+                blame(&mut all, self.no_data(), &[Kind::CopiesOld]);
             }
             return all;
         };

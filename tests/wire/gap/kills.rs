@@ -28,7 +28,7 @@ async fn prepared() -> (Desk, Everything, Everything) {
 
 #[tokio::test]
 async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
-    const ROUNDS: u64 = 11;
+    const ROUNDS: u64 = 16;
     let (desk, old, new) = prepared().await;
     let offline = Setup::offline();
     let work = desk.path("work");

@@ -207,10 +207,18 @@ impl Table {
             return;
         }
         (entry.is_on_trial, entry.due_ms, entry.tries) = (false, 0, 0);
-        let differs = |tried: &&Tried| tried.heard != Heard::Equal { tells: true };
-        // One more that differs without a reason of its own: it is not about terms.
-        let mut controls = answers.iter().filter(|tried| tried.is_control).peekable();
-        let holds = controls.peek().is_some() && !controls.any(|tried| differs(&tried));
+        let controls =
+            |is_it: fn(&Heard) -> bool| answers.iter().filter(|one| one.is_control && is_it(&one.heard)).count();
+        let (equal, other) = (
+            controls(|heard| *heard == Heard::Equal { tells: true }),
+            controls(|heard| matches!(heard, Heard::Differs { .. })),
+        );
+        // If several controls differ, too, the cause is the shape, and no term.
+        let holds = equal > other && other <= 1;
+        let differs = |tried: &&Tried| match tried.heard {
+            Heard::Differs { .. } => true,
+            ref heard => !tried.is_control && *heard != Heard::Equal { tells: true },
+        };
         let differing: Vec<&TermName> = answers.iter().filter(differs).map(|tried| &tried.term).collect();
         if !holds || differing.is_empty() || self.terms.len() + differing.len() > MOST_TERMS {
             return;
