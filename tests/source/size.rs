@@ -18,7 +18,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("cli", 3_285),
     ("clock", 311),
     ("config", 2_507),
-    ("data", 10_437),
+    ("data", 10_432),
     ("edge", 12_823),
     ("fleet", 3_253),
     ("lib", 19),

@@ -2,8 +2,9 @@
 //!
 //! One entry per switch, so that two snapshots can be compared without having either. Pure.
 //!
-//! It has ids, not contents. A listing that changed and changed back, or was removed and added again, counts as
-//! changed: a client fetches it once more and misses nothing. A listing that only moves in the order has not changed.
+//! It has ids, not contents. A listing that changed and changed back, or was removed and added again, counts as changed, unless
+//! the whole snapshot came back: a client fetches it once more and misses nothing. A listing that only moves in the order has
+//! not changed.
 //!
 //! [`codec`] writes and reads entries as bytes. Callers: [`crate::data::snapshots`] keeps it, [`crate::edge::answer`]
 //! and [`crate::edge::dumps`] show it, [`crate::fleet`] sends it.
@@ -172,8 +173,8 @@ impl Journal {
         if id == current {
             return Some(Changes::default());
         }
-        // Goes back while entries are contiguous: a lost entry ends it. How many steps each snapshot is away: what happened
-        // between two times of one, as after a rollback, changed nothing.
+        // Goes back while entries are contiguous: a lost entry ends it. `away`: how many steps each snapshot is from the current
+        // one. What happened between two times of one snapshot, as before a rollback, changed nothing.
         let (mut next, mut back, mut away) = (current, Vec::new(), HashMap::from([(current, 0)]));
         for entry in self.until(current).rev() {
             if entry.to.as_str() != next {

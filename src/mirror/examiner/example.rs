@@ -278,7 +278,7 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
     let page = match chance % 6 {
         // The origin's pages may be larger.
         0 | 3 => 1,
-        // Of small pages, so that the last one is another one than the first.
+        // Small ones: of large pages the last one is mostly the first.
         1 | 5 => last,
         _ => last.div_ceil(2),
     };

@@ -207,18 +207,13 @@ impl Table {
             return;
         }
         (entry.is_on_trial, entry.due_ms, entry.tries) = (false, 0, 0);
-        let controls =
-            |is_it: fn(&Heard) -> bool| answers.iter().filter(|one| one.is_control && is_it(&one.heard)).count();
-        let (equal, other) = (
-            controls(|heard| *heard == Heard::Equal { tells: true }),
-            controls(|heard| matches!(heard, Heard::Differs { .. })),
-        );
-        // If several controls differ, too, the cause is the shape, and no term.
+        let is_equal = |one: &&Tried| one.heard == Heard::Equal { tells: true };
+        let is_other = |one: &&Tried| matches!(one.heard, Heard::Differs { .. });
+        let controls = || answers.iter().filter(|one| one.is_control);
+        let (equal, other) = (controls().filter(is_equal).count(), controls().filter(is_other).count());
+        // If several controls differ, the cause is the shape, and no term.
         let holds = equal > other && other <= 1;
-        let differs = |tried: &&Tried| match tried.heard {
-            Heard::Differs { .. } => true,
-            ref heard => !tried.is_control && *heard != Heard::Equal { tells: true },
-        };
+        let differs = |one: &&Tried| is_other(one) || !(one.is_control || is_equal(one));
         let differing: Vec<&TermName> = answers.iter().filter(differs).map(|tried| &tried.term).collect();
         if !holds || differing.is_empty() || self.terms.len() + differing.len() > MOST_TERMS {
             return;
