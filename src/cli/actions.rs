@@ -77,7 +77,7 @@ impl Refresh {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let path = if self.forget_sequence { "/refresh?forget=sequence" } else { "/refresh" };
         self.command.perform(Method::POST, path, |_| {
-            "the server refreshes now; `grandstand status` shows what it finds".to_owned()
+            "the server asks as soon as it may; `grandstand status` shows what it finds".to_owned()
         })
     }
 }

@@ -264,8 +264,8 @@ impl Copies {
                 Ok(copy) => fetched.copies.push(copy),
                 Err(error) => {
                     fetched.failed.push(path);
-                    let is_refusal = matches!(error, CopyError::Ask(AskError::Status { status: 400 | 416 | 422, .. }));
-                    fetched.refused += usize::from(is_refusal);
+                    let is_end = matches!(&error, CopyError::Ask(error) if error.ends_a_list());
+                    fetched.refused += usize::from(is_end);
                     if !matches!(fetched.error, Some(CopyError::Store(_))) {
                         fetched.error = Some(error);
                     }
@@ -331,7 +331,7 @@ impl Copies {
                 }
                 (self.worded(path, body, known.as_ref().map(|known| &*known.1)), broken, known)
             }
-            (status, _) => return Err(AskError::nonsense(path, format!("status {status}")).into()),
+            (status, _) => return Err(AskError::answered(path, status).into()),
         };
         let is_304 = answer.status == 304;
         let known = known.map(|(meta, body)| (believable(meta, answer.received), body));

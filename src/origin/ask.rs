@@ -221,7 +221,7 @@ fn advice(url: &str, said: &impl ToString) -> &'static str {
         "; that port does not speak TLS: set origin.url to http://, or to the port for HTTPS"
     } else if is_plain && said.contains("speaks tls") {
         ": set origin.url to https://"
-    } else if url.contains("/api/listings.json") && (is_page || said.contains("status 404")) {
+    } else if url.contains("/api/listings.json") && (is_page || said == "404") {
         "; check origin.url: /api/listings.json is added to it"
     } else {
         ""
@@ -392,6 +392,16 @@ impl AskError {
             }
             TransportError::Unreached(reason) => Self::Connection { path, reason, reached: false },
         }
+    }
+
+    /// An answer to `path` with a status that has no meaning there.
+    pub(crate) fn answered(path: &str, status: u16) -> Self {
+        Self::Status { status, path: path.to_owned(), retry_after: None }
+    }
+
+    /// Whether an answer for a page may say that the list ends before it.
+    pub(crate) const fn ends_a_list(&self) -> bool {
+        matches!(self, Self::Status { status: 400 | 404 | 410 | 416 | 422, .. })
     }
 
     /// An answer to `path` that is not valid.

@@ -13,6 +13,7 @@ use http::header::{AGE, DATE, LOCATION};
 use http::{Method, Version};
 use url::Url;
 
+use crate::api::route::Route;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::protocol::freshness::{self, Stamps};
@@ -244,6 +245,7 @@ impl OriginClient {
         // At worst a question takes 24 slots: four hops, each sent three times, and all that once more without validators.
         const MOST_REDIRECTS: usize = 3;
         let base = self.config.base.as_str().trim_end_matches('/');
+        let prefix = self.config.base.path().trim_end_matches('/');
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         let mut hop = asker.clone();
@@ -260,7 +262,8 @@ impl OriginClient {
             let followed = Some(&url).filter(|_| asker.class != Class::Client || asker.spare);
             let next = followed
                 .and_then(|url| url.join(to).ok())
-                .filter(|next| next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port());
+                .filter(|next| next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port())
+                .filter(|next| !is_another_detail(path, next.path().strip_prefix(prefix).unwrap_or_default()));
             // A client has two requests in its own bytes; where they lead is not another one of them.
             hop.client = hop.client.filter(|_| !asker.spare);
             url = next.ok_or_else(|| AskError::Redirect { path: path.to_owned(), to: to.to_owned() })?;
@@ -445,6 +448,11 @@ impl OriginClient {
     pub fn judged(&self, error: Option<&AskError>) {
         self.status.judged(error, self.clock.now_wall());
     }
+}
+
+/// Whether a redirect leads from one listing's detail to that of another, which would be taken for it.
+fn is_another_detail(path: &str, to: &str) -> bool {
+    matches!([path, to].map(Route::of), [Route::Detail(asked), Route::Detail(given)] if asked != given)
 }
 
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ async fn refresh_and_purge_are_commands() {
     server.settled(&origin).await;
     let before = server.snapshot().await;
     origin.edit(|world| assert!(world.touch(world.ids()[3])));
-    assert!(does(&server, &["refresh"]).await.contains("refreshes now"));
+    assert!(does(&server, &["refresh"]).await.contains("asks as soon as it may"));
     wait_until("the change shows", || async { server.snapshot().await != before }).await;
 
     let keep = async |target: &str| {

@@ -296,18 +296,20 @@ async fn copies_that_disagree_are_not_asked_for_again_and_again() {
 
 #[tokio::test(start_paused = true)]
 async fn most_of_what_the_origin_refuses_to_show_beyond_a_window_is_found_in_lists_of_terms() {
-    let window = Some(Quirk::Window(200));
-    let origin = origin_with(LISTINGS, Switches { quirk: window, ..Switches::default() }).await;
-    let server = Setup::examining(&origin).start().await;
-    wait_until("there is a copy", || async { server.get(LIST).await.header("mirror-snapshot").is_some() }).await;
-    // As many as a bounded search finds; that some are unknown is told.
-    wait_until("most is found", || async {
-        let mut found = BTreeSet::new();
-        for page in 1..=4 {
-            found.extend(ids(&body(&server, &format!("{LIST}?per_page=100&page={page}")).await));
-        }
-        found.len() > 300
-    })
-    .await;
-    assert!(server.finding("total-differs").await.is_some());
+    for status in [400, 404] {
+        let window = Some(Quirk::Window(200, status));
+        let origin = origin_with(LISTINGS, Switches { quirk: window, ..Switches::default() }).await;
+        let server = Setup::examining(&origin).start().await;
+        wait_until("there is a copy", || async { server.get(LIST).await.header("mirror-snapshot").is_some() }).await;
+        // As many as a bounded search finds; that some are unknown is told.
+        wait_until("most is found", || async {
+            let mut found = BTreeSet::new();
+            for page in 1..=4 {
+                found.extend(ids(&body(&server, &format!("{LIST}?per_page=100&page={page}")).await));
+            }
+            found.len() > 300
+        })
+        .await;
+        assert!(server.finding("total-differs").await.is_some());
+    }
 }

@@ -62,8 +62,10 @@ async fn while_all_details_fail_they_are_asked_for_ever_more_seldom_and_that_is_
 async fn a_few_details_that_fail_delay_no_others_and_are_told() {
     let origin = origin(60).await;
     let ids = origin.world(sample_origin::World::ids);
-    let rules = ids[..12].iter().map(|id| FaultRule::always(&format!("{DETAILS}{id}.json"), Fault::HtmlWith200));
-    let rules: Vec<_> = rules.collect();
+    // The detail of another listing is not theirs.
+    let faults = [Fault::HtmlWith200, Fault::Redirect(path(ids[20]))];
+    let rules = ids[..12].iter().zip(faults.iter().cycle());
+    let rules: Vec<_> = rules.map(|(id, fault)| FaultRule::always(&path(*id), fault.clone())).collect();
     origin.set(|switches| switches.faults = rules);
     let server = Setup::mirror_of(&origin).start().await;
     wait_until("all others are here", || async { server.status().await["details"]["mirrored"] == 48 }).await;

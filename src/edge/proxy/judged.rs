@@ -69,8 +69,8 @@ impl Proxy {
         };
         let judged = judged.map_err(|error| client.named(error));
         let status = judged.as_ref().map_or(StatusCode::OK, |(stored, _)| stored.status);
-        let lacks = (!is_open && is_lacking(&path, status))
-            .then(|| client.named(AskError::nonsense(&path, format!("status {}", status.as_u16()))));
+        let lacks =
+            (!is_open && is_lacking(&path, status)).then(|| client.named(AskError::answered(&path, status.as_u16())));
         // Any other answer that something is missing does not show whether answers are usable.
         if lacks.is_some() || !status.is_client_error() {
             client.judged(lacks.as_ref().or(judged.as_ref().err()));

@@ -78,13 +78,13 @@ impl Follower {
         }
         let key = named.key();
         let mut download = match self.store.download(&key, here, named.bytes).await {
-            // A server that does not send parts of files.
-            Err(BundleStoreError::Unsupported(_)) if here > 0 => {
+            // A server that sends no parts of files, or wrong ones. What is here stays until the whole file comes.
+            Err(BundleStoreError::Unsupported(_) | BundleStoreError::Failed(_)) if here > 0 => {
+                let whole = self.store.download(&key, 0, named.bytes).await?;
                 file.set_len(0).map_err(disk)?;
-                file.seek(SeekFrom::Start(0)).map_err(disk)?;
-                here = 0;
+                here = file.seek(SeekFrom::Start(0)).map_err(disk)?;
                 self.status.lock().downloads(DownloadProgress { what: what.to_owned(), done: 0, of: named.bytes });
-                self.store.download(&key, 0, named.bytes).await?
+                whole
             }
             other => other?,
         };

@@ -152,11 +152,10 @@ impl Example {
     /// The list itself shows its form, and whether its pages are the same with each size.
     fn of_list(dataset: &Dataset, turn: u16) -> Option<Self> {
         let (bare, total) = (ListQuery::default(), dataset.len() as u64);
-        let fills = |size: &u16| *size != bare.per_page && total.is_multiple_of((*size).into());
         let per_page = match turn % 3 {
             0 => bare.per_page,
             1 => SMALL_PAGE,
-            _ => (1..=ListQuery::MAX_PER_PAGE).rev().find(fills)?,
+            _ => filled(total, ListQuery::MAX_PER_PAGE)?,
         };
         let query = ListQuery { per_page, ..bare };
         let last = query.total_pages(total);
@@ -268,9 +267,12 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
     let (total, _) = answer(dataset, &query)?;
     let is_single = shape.only_taxonomy().is_some();
     let chance = u32::from(turn) + if is_single { 0 } else { shape.bit().trailing_zeros() };
+    let most = ListQuery::MAX_PER_PAGE;
+    let is_short = is_single && total <= u64::from(most);
     let per_page = match chance % 3 {
         0 => ListQuery::DEFAULT_PER_PAGE,
-        2 if is_single || total > u64::from(ListQuery::MAX_PER_PAGE) => ListQuery::MAX_PER_PAGE,
+        2 if is_short => filled(total, total as u16 / 2).unwrap_or(most),
+        2 if is_single || total > u64::from(most) => most,
         _ => SMALL_PAGE,
     };
     let query = ListQuery { per_page, ..query };
@@ -280,9 +282,17 @@ fn best(dataset: &Dataset, queries: impl IntoIterator<Item = ListQuery>, shape: 
         0 | 3 => 1,
         // Small ones: of large pages the last one is mostly the first.
         1 | 5 => last,
+        // Or a full one.
+        _ if is_short => last,
         _ => last.div_ceil(2),
     };
     Some(Example { query: query.with_page(page.max(1)), tells })
+}
+
+/// The largest size of pages, up to this one, with which the last page is full. Not the usual one.
+fn filled(total: u64, most: u16) -> Option<u16> {
+    let fills = |size: &u16| *size != ListQuery::DEFAULT_PER_PAGE && total.is_multiple_of((*size).into());
+    (1..=most).rev().find(fills)
 }
 
 /// Total and ids of the page.

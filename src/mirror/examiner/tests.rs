@@ -307,6 +307,47 @@ fn other_meanings_disprove_what_they_show_in_and_nothing_else() {
 }
 
 #[test]
+fn a_trial_acquits_the_shape_only_if_more_terms_hold_than_differ_and_no_second_one_differs() {
+    const EQUAL: Heard = Heard::Equal { tells: true };
+    const SAYS_NOTHING: Heard = Heard::Equal { tells: false };
+    const OTHER: Heard = Heard::Differs { only_order: false };
+    let query = |n: usize| Parameters::parse(&format!("sport=sport-{n}")).unwrap().list;
+    let term = |n: usize| TermName::all_of(&query(n)).next().unwrap();
+    let (shape, path) = (Shape::of(&query(0)), query(0).path_and_query());
+    let at = |now_ms: i64| Moment { now_ms, apart_ms: 1000, is_still: true };
+    for (controls, acquitted) in [
+        (vec![EQUAL], Some(1)),
+        (vec![EQUAL, EQUAL, SAYS_NOTHING, SAYS_NOTHING], Some(1)),
+        (vec![EQUAL, EQUAL, OTHER, EQUAL], Some(2)),
+        (vec![EQUAL, OTHER], None),
+        (vec![EQUAL, OTHER, EQUAL, OTHER, EQUAL], None),
+        (vec![SAYS_NOTHING, SAYS_NOTHING], None),
+        (vec![], None),
+    ] {
+        let mut table = Table::default();
+        table.heard(shape, &path, OTHER, at(0));
+        assert_eq!(table.heard(shape, &path, OTHER, at(1000)), State::Disproved);
+        assert!(table.entry(shape).is_on_trial);
+        let controls = controls.iter().cloned().enumerate().map(|(n, heard)| (n + 1, true, heard));
+        let answers = [(0, false, OTHER)].into_iter().chain(controls);
+        let answers: Vec<Tried> =
+            answers.map(|(n, is_control, heard)| Tried { term: term(n), is_control, heard }).collect();
+
+        // Without one of the answers, nothing is decided yet.
+        let mut silent = answers.clone();
+        silent.push(Tried { term: term(9), is_control: true, heard: Heard::Nothing });
+        table.tried(shape, &silent, at(2000));
+        let waits = table.entry(shape);
+        assert!(waits.is_on_trial && waits.due_ms > 2000 && table.terms().is_empty(), "{answers:?}");
+
+        table.tried(shape, &answers, at(3000));
+        let state = if acquitted.is_some() { State::Confirmed } else { State::Disproved };
+        assert_eq!((table.entry(shape).state, table.entry(shape).is_on_trial), (state, false), "{answers:?}");
+        assert_eq!(table.terms().len(), acquitted.unwrap_or_default(), "{answers:?}");
+    }
+}
+
+#[test]
 fn where_one_term_differs_and_another_does_not_the_term_is_in_doubt_and_not_the_shape() {
     let rows = rows(600);
     let largest = |kind: usize| {

@@ -159,11 +159,8 @@ impl FullReading {
 
     /// Whether an error says that there is no page after the last. An origin that fails hides no page that is known.
     const fn ends_with(&self, pages: u64, error: &AskError) -> bool {
-        match error {
-            AskError::Status { status: 400 | 404 | 410 | 416 | 422, .. } => true,
-            AskError::Status { status: 500, .. } => pages >= self.known,
-            error => pages >= self.known && error.is_nonsense(),
-        }
+        let is_none = error.is_nonsense() || matches!(error, AskError::Status { status: 500, .. });
+        error.ends_a_list() || (is_none && pages >= self.known)
     }
 
     /// What is fetched next; empty: this round has everything.

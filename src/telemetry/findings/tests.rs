@@ -98,10 +98,13 @@ fn old_data_is_said_by_its_cause() {
     let fails = Finding::new(Kind::OriginFails, "the origin fails");
     let full = Finding::new(Kind::DiskFull, "no room");
     let alone = Finding::new(Kind::LimitAlone, "alone");
+    let old = Finding::new(Kind::CopiesOld, "old copies");
     for (there, want) in [
         (vec![], vec![("data not confirmed for 9 s", true)]),
         (vec![alone.clone()], vec![("alone", false), ("data not confirmed for 9 s", true)]),
         (vec![alone, fails.clone()], vec![("data not confirmed for 9 s: the origin fails", true), ("alone", false)]),
+        (vec![old.clone()], vec![("data not confirmed for 9 s: old copies", true)]),
+        (vec![old.clone(), fails.clone()], vec![("data not confirmed for 9 s: the origin fails", true), ("old copies", false)]),
         (vec![fails.clone(), full], vec![("no room", true), ("the origin fails", false)]),
     ] {
         let mut all = there;
@@ -110,10 +113,10 @@ fn old_data_is_said_by_its_cause() {
         assert_eq!(told, want);
     }
     // What has just begun is not why.
-    let mut all = vec![fails];
-    blame(&mut all, lack(), &[Kind::OriginFails]);
+    let mut all = vec![fails, old];
+    blame(&mut all, lack(), &[Kind::OriginFails, Kind::CopiesOld]);
     let told: Vec<(&str, bool)> = all.iter().map(|one| (&*one.text, one.unhealthy)).collect();
-    assert_eq!(told, [("the origin fails", false), ("data not confirmed for 9 s", true)]);
+    assert_eq!(told, [("the origin fails", false), ("old copies", false), ("data not confirmed for 9 s", true)]);
 }
 
 #[test]

@@ -32,10 +32,10 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     let menu = |size: &u64| quirk != Some(Quirk::MenuOfSizes) || is_filtered || [10, 25, 50, 100].contains(size);
     let small = (quirk == Some(Quirk::SmallFilteredPages) && is_filtered).then_some(20);
     let per_page = query.per_page.filter(menu).or(small).unwrap_or(context.switches.style.page_size);
-    if let Some(Quirk::Window(most)) = quirk
+    if let Some(Quirk::Window(most, status)) = quirk
         && page.saturating_mul(per_page) > most
     {
-        return context.error(400, &format!("results beyond the first {most} are not shown"));
+        return context.error(status, &format!("results beyond the first {most} are not shown"));
     }
     let is_empty = is_filtered && select(context, &query, 0, 1).1 == 0;
     if is_empty && quirk == Some(Quirk::EmptyIsNotFound) {

@@ -329,8 +329,8 @@ pub enum Quirk {
     RefusesBefore(i64),
     /// Filtered lists end after so many listings; their total counts no more.
     EndsAfter(usize),
-    /// Pages with results beyond so many are refused.
-    Window(u64),
+    /// Pages with results beyond so many are refused, with this status.
+    Window(u64, u16),
     /// `items` is `null` where a page has none.
     NullIfEmpty,
     /// Times count to the hour.

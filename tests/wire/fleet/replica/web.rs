@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sample_origin::Switches;
@@ -89,6 +90,24 @@ async fn a_download_goes_on_where_it_was_interrupted_also_by_the_end_of_the_proc
     let before = head().len();
     let conditional = || head()[before..].iter().filter(|seen| seen.header("if-none-match").is_some()).count();
     soon("it polls", || async { conditional() > 2 }).await;
+}
+
+#[tokio::test]
+async fn a_server_that_sends_another_part_than_the_one_asked_for_is_asked_for_the_whole() {
+    let (_mirror, mut shelf, setup) = signed_shelf(700).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let (breaks, whole, is_first) = (files(shelf.root(), true), files(shelf.root(), false), AtomicBool::new(true));
+    let web = Upstream::start(move |seen| match seen.header("range") {
+        Some(_) => Script::new(206, "x").with("ETag", "\"odd\"").with("Content-Range", "bytes 0-0/9999999"),
+        None if seen.target.contains("/full/") && is_first.swap(false, Ordering::Relaxed) => breaks(seen),
+        None => whole(seen),
+    })
+    .await;
+    let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
+    follows(&replica, &snapshot, sequence).await;
+    let full = web.seen_of(&format!("/fleet/{}", shelf.key_of(0)));
+    let asked: Vec<bool> = full.iter().map(|seen| seen.header("range").is_some()).collect();
+    assert_eq!(asked, [false, true, false]);
 }
 
 #[tokio::test]
