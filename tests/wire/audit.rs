@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::client::plain_client;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
-use crate::harness::{Server, Setup, origin, origin_with, quiet, run, wait_until};
+use crate::dialects::Dialect;
+use crate::harness::{Server, Setup, each, origin, origin_with, quiet, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -43,39 +44,26 @@ async fn is_equal(server: &Server, samples: u32) {
     assert!(said.contains("0 unanswered"), "{said}");
 }
 
-macro_rules! equal_on {
-    ($($name:ident: $change:expr;)*) => {
-        $(
-            #[tokio::test]
-            async fn $name() {
-                let mut switches = Switches::default();
-                let change: fn(&mut Switches) = $change;
-                change(&mut switches);
-                let (_origin, server) = mirrored(230, switches).await;
-                is_equal(&server, 60).await;
-            }
-        )*
-    };
-}
-
-equal_on! {
-    a_mirror_of_an_origin_with_the_defaults_is_equal: |_| {};
-    a_mirror_of_indented_bodies_under_a_prefix_is_equal: |s| {
-        s.pretty = true;
-        s.prefix = "/v1".into();
-        s.taxonomy_shape = TaxonomyShape::Nested;
-    };
-    a_mirror_of_answers_with_a_request_id_is_equal: |s| {
-        s.request_id = true;
-        s.etags = EtagStyle::None;
-        s.taxonomy_shape = TaxonomyShape::Array;
-    };
-    a_mirror_of_an_arbitrary_order_is_equal: |s| {
-        s.order = ItemOrder::Arbitrary(7);
-        s.empty_filters = EmptyFilters::Array;
-        s.request_id = true;
-    };
-    a_mirror_whose_terms_are_in_doubt_is_equal_where_it_answers_itself: |s| s.count_skew = 3;
+#[tokio::test]
+async fn a_mirror_is_equal_in_each_dialect_where_it_answers_itself() {
+    let dialects: [Dialect; 4] = [
+        ("the defaults", |_| {}),
+        ("indented bodies under a prefix", |s| {
+            (s.pretty, s.prefix, s.taxonomy_shape) = (true, "/v1".into(), TaxonomyShape::Nested);
+        }),
+        ("a request id, no tags, no order", |s| {
+            (s.request_id, s.etags, s.taxonomy_shape) = (true, EtagStyle::None, TaxonomyShape::Array);
+            (s.order, s.empty_filters) = (ItemOrder::Arbitrary(7), EmptyFilters::Array);
+        }),
+        ("terms in doubt", |s| s.count_skew = 3),
+    ];
+    each(dialects, async |(_, change)| {
+        let mut switches = Switches::default();
+        change(&mut switches);
+        let (_origin, server) = mirrored(230, switches).await;
+        is_equal(&server, 60).await;
+    })
+    .await;
 }
 
 #[tokio::test]

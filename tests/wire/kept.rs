@@ -74,6 +74,9 @@ async fn three_earlier_snapshots_are_in_memory_whatever_is_stored() {
     let [gone, earlier @ .., now] = &all[..] else { unreachable!() };
     for target in [LIST, "/api/cities.json"] {
         server.get(&format!("{target}?snapshot={gone}")).await.assert_problem(410, &["snapshot", gone, now]);
+        for unknown in ["nonsense", "00000000000000000000000000000000"] {
+            server.get(&format!("{target}?snapshot={unknown}")).await.assert_problem(410, &["snapshot", now]);
+        }
         for id in earlier.iter().chain([now]) {
             assert_eq!(server.ok(&format!("{target}?snapshot={id}")).await.the("mirror-snapshot"), *id);
         }

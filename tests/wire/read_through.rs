@@ -125,16 +125,6 @@ async fn an_unknown_endpoint_passes_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_passed_is_switched_off_by_an_empty_list() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).set("passthrough.paths", "[]").start().await;
-    server.settled(&origin).await;
-    origin.clear_log();
-    server.get("/api/regions.json").await.assert_problem(404, &[]);
-    assert_eq!(origin.count(), 0);
-}
-
-#[tokio::test]
 async fn nothing_about_the_client_reaches_the_origin() {
     let (origin, server) = on_demand().await;
     let id = origin.world(World::ids)[7];
