@@ -3,11 +3,47 @@
 use http::Method;
 use sample_origin::World;
 
-use crate::client::raw;
+use crate::client::{Reply, raw};
 use crate::compare::list_is_the_origins;
-use crate::harness::{asked, shared_mirror};
+use crate::harness::{Server, asked, shared_mirror};
 
 const LIST: &str = "/api/listings.json";
+
+/// Asserts that an answer from a snapshot has the head of a list, and heeds conditions and methods like one; the answer.
+pub async fn obeys_http_like_lists(server: &Server, target: &str) -> Reply {
+    let (list, reply) = (server.ok(LIST).await, server.ok(target).await);
+    for name in [
+        "content-type",
+        "cache-control",
+        "vary",
+        "mirror-snapshot",
+        "mirror-confirmed",
+        "accept-ranges",
+        "access-control-allow-origin",
+        "access-control-expose-headers",
+        "x-content-type-options",
+    ] {
+        assert_eq!(reply.the(name), list.the(name), "{target}: {name}");
+    }
+    assert_eq!(reply.links()["license"], list.links()["license"], "{target}");
+    assert!(reply.age().is_some() && reply.the("cache-status").starts_with("grandstand; hit"), "{reply:?}");
+    assert!(reply.etag().starts_with("W/\""), "{reply:?}");
+    let head = server.head(target).await;
+    assert_eq!((head.status, head.body.len(), head.etag()), (200, 0, reply.etag()), "{target}");
+    assert_eq!(head.the("content-length"), reply.body.len().to_string(), "{target}");
+    let unchanged = server.get_with(target, &[("if-none-match", &reply.etag())]).await;
+    assert_eq!((unchanged.status, unchanged.body.len(), unchanged.header("content-type")), (304, 0, None), "{target}");
+    for name in ["etag", "cache-control", "vary", "age", "link", "mirror-snapshot", "cache-status"] {
+        assert!(unchanged.header(name).is_some(), "{target}: {name}: {unchanged:?}");
+    }
+    server.get_with(target, &[("if-match", &reply.etag())]).await.assert_problem(412, &["If-Match"]);
+    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
+    assert_eq!(server.send(Method::OPTIONS, target, &preflight).await.status, 204, "{target}");
+    let post = server.send(Method::POST, target, &[("content-length", "0")]).await;
+    post.assert_problem(405, &[]);
+    assert!(post.the("allow").contains("GET"), "{post:?}");
+    reply
+}
 
 #[tokio::test]
 async fn malformed_parameters_are_400_and_named() {

@@ -94,3 +94,4 @@ mod stated;
 mod terminal;
 mod terms;
 mod tls;
+mod uses;

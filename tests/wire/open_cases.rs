@@ -135,6 +135,13 @@ async fn each_row_is_answered_by_the_meaning_that_the_origin_has_and_another_one
                 ours.assert_problem(ours.status, &[]);
             }
         }
+        // A client that reads until a page is empty, or refused, gets what the origin would give.
+        for size in ["", "&per_page=100", "&per_page=250", "&per_page=7&sport=golf"] {
+            for page in 1..=12 {
+                let target = format!("{LIST}?page={page}{size}");
+                assert_eq!(of_ours(&ask(&server, &target).await), of_the_origin(&origin, &target), "{name} {target}");
+            }
+        }
         // A client that names the snapshot gets the meaning, too.
         let pin = server.snapshot().await;
         for (row, target) in rows(&origin).into_iter().filter(|(row, _)| is_found(row) && *row != "id-word") {
@@ -184,23 +191,6 @@ async fn the_meanings_travel_in_bundles_and_without_them_the_table_counts() {
         let respelled = offline.ok(&format!("{LIST}?sport=Golf")).await;
         assert_eq!((respelled.total(), respelled.the("cache-control").as_str()), (0, "no-store"));
     }
-}
-
-/// A client that reads until a page is empty, or refused, gets what the origin would give.
-#[tokio::test(start_paused = true)]
-async fn a_walk_has_one_meaning() {
-    each(personalities().into_iter().map(|(name, _, _)| name), async |name| {
-        let (_, switches, _) = personalities().into_iter().find(|(named, _, _)| *named == name).unwrap();
-        let origin = origin_with(330, switches).await;
-        let server = examined(&origin).await;
-        for size in ["", "&per_page=100", "&per_page=250", "&per_page=7&sport=golf"] {
-            for page in 1..=12 {
-                let target = format!("{LIST}?page={page}{size}");
-                assert_eq!(of_ours(&ask(&server, &target).await), of_the_origin(&origin, &target), "{name} {target}");
-            }
-        }
-    })
-    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use sample_origin::FaultRule;
 use serde_json::Value;
 
 use crate::client::{Reply, header_map, plain_client};
-use crate::harness::{Server, Setup, edit, origin, wait_until};
+use crate::harness::{Server, Setup, edit, origin, run, wait_until};
 use crate::origin_faults::Fault;
 
 const TOKEN: &str = "0123456789abcdef0123";
@@ -39,6 +39,30 @@ async fn findings(server: &Server) -> Vec<Value> {
     server.status().await["findings"].as_array().unwrap().clone()
 }
 
+/// `grandstand status` of an unhealthy mirror.
+async fn status_fails_and_says_why_first(server: &Server) {
+    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.contains(" s (limit 3 s): the origin cannot be reached"), "{reason}");
+    let status = async |words: &[&str]| run(&server.setup.arguments(words, &server.data_dir())).await;
+    let (code, said) = status(&["status"]).await;
+    let first = "grandstand unhealthy (mirror)\n  problem    data not confirmed for ";
+    assert!(code == 1 && said.starts_with(first), "{code} {said}");
+    let (code, said) = status(&["status", "--json"]).await;
+    assert!(code == 1 && serde_json::from_str::<Value>(&said).is_ok(), "{code} {said}");
+    assert_eq!(status(&["status", "--ready"]).await, (0, "ready\n".to_owned()), "it answers clients all the same");
+    // Without data it cannot be healthy.
+    let empty = Setup::offline().start().await;
+    let at = async |words: &[&str]| {
+        let admin = empty.admin.to_string();
+        run(&[words, &["--admin", &admin]].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()).await
+    };
+    let (code, said) = at(&["status", "--ready"]).await;
+    assert!(code == 1 && said.starts_with("no snapshot has been imported yet, "), "{code} {said}");
+    let (code, said) = at(&["status"]).await;
+    let first = "grandstand unhealthy (offline)\n  problem    no snapshot has been imported yet, ";
+    assert!(code == 1 && said.starts_with(first), "{code} {said}");
+}
+
 #[tokio::test]
 async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
     let origin = origin(60).await;
@@ -59,22 +83,9 @@ async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
     let metrics = server.admin(Method::GET, "/metrics").await.text().to_owned();
     assert!(metrics.contains("grandstand_finding{name=\"origin-fails\"} 1\n"), "{metrics}");
     assert_eq!(server.process.said().matches("origin-fails").count(), 2, "once as a finding, once as unhealthy");
+    status_fails_and_says_why_first(&server).await;
     origin.restart().await.unwrap();
     wait_until("it is healthy", || async { server.status().await["state"] == "healthy" }).await;
-}
-
-#[tokio::test]
-async fn an_empty_offline_server_says_how_it_gets_data_and_a_shield_needs_none() {
-    let offline = Setup::offline().start().await;
-    let first = findings(&offline).await.remove(0);
-    let what = first["text"].as_str().unwrap();
-    assert!(what.starts_with("no snapshot has been imported yet, and origin.url is not set"), "{what}");
-    assert_eq!(first["name"], "no-data");
-    assert!(first["unhealthy"] == true && first["todo"].as_str().unwrap().contains("bundle import"), "{first}");
-    let origin = origin(20).await;
-    let shield = Setup::shield_of(&origin).start().await;
-    shield.get("/api/sports.json").await;
-    assert_eq!(findings(&shield).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -107,32 +118,6 @@ async fn a_rollback_is_told_of_with_the_request_that_ends_it() {
     ] {
         assert_eq!(press(&server, method, path, &[]).await.status, status, "{path}");
     }
-}
-
-#[tokio::test]
-async fn what_is_held_back_is_told_of_with_the_request_that_accepts_it() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
-    let left = origin.world(sample_origin::World::len);
-    server.refresh().await;
-    wait_until("something is held back", || async { !server.status().await["held"].is_null() }).await;
-    let told = findings(&server).await.remove(0);
-    assert_eq!((&told["name"], &told["unhealthy"]), (&"held-back".into(), &true.into()), "{told}");
-    let text = told["text"].as_str().unwrap();
-    let lost = 60 - left as u64;
-    assert!(text.contains(&format!("{lost} of 60 listings would vanish")) && text.contains("by state: "), "{text}");
-    let held = server.status().await["held"].clone();
-    let count = |of: &str| held[of].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>();
-    assert_eq!(
-        (count("sports"), count("states"), held["vanishing"].as_array().unwrap().len()),
-        (lost, lost, 20),
-        "{held}"
-    );
-    assert!(held["vanishing"][0]["name"].as_str().is_some_and(|name| !name.is_empty()), "{held}");
-    assert_eq!(press(&server, Method::POST, "/snapshots/accept", &[]).await.status, 202);
-    wait_until("it is published", || async { server.status().await["listings"] == left as u64 }).await;
 }
 
 #[tokio::test]

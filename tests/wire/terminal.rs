@@ -157,6 +157,30 @@ async fn colours_are_for_terminals_that_want_them() {
 }
 
 #[tokio::test]
+async fn colours_of_the_log_and_bars_are_for_terminals_that_want_them() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!(r#"["{}"]"#, taken.local_addr().unwrap());
+    let (dir, origin) = (tempfile::tempdir().unwrap(), origin(60).await);
+    // It warns, and ends.
+    let warns = Setup::offline().set("listen", &listen).set("public_url", "http://127.0.0.1:1");
+    let warns = warns.arguments(&["serve"], &dir.path().join("none"));
+    for (number, (variables, colours, bar)) in
+        [(&[][..], true, true), (&[("NO_COLOR", "1")], false, true), (&[("TERM", "dumb")], false, false)]
+            .into_iter()
+            .enumerate()
+    {
+        let (_, said) = OnTerminal::run(&warns, variables).end().await;
+        assert!(said.contains("WARN") && said.contains("cannot listen on"), "{said}");
+        assert_eq!(said.contains("\u{1b}["), colours, "{variables:?}: {said}");
+        let sync = Setup::mirror_of(&origin).arguments(&["sync"], &dir.path().join(number.to_string()));
+        let (_, said) = OnTerminal::run(&sync, variables).end().await;
+        assert!(said.contains("complete: 60 listings"), "{said}");
+        let shown = (said.contains("\u{1b}["), said.contains("details: 60 of 60"));
+        assert_eq!(shown, (bar, !bar), "{variables:?}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
     let (origin, mut server) = settled(20).await;
     let words = arguments(&server, &["status", "--watch"]);

@@ -182,21 +182,6 @@ async fn an_origin_without_listings_is_mirrored_and_fills_up() {
 }
 
 #[tokio::test]
-async fn an_origin_that_loses_everything_is_held_back_until_it_has_found_it() {
-    let origin = origin(130).await;
-    let server = restless(&origin).start().await;
-    complete(&server).await;
-    let (before, page) = (server.snapshot().await, server.ok(LIST).await);
-    origin.edit(|world| world.retain(|_| false));
-    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
-    assert_eq!((server.ok(LIST).await.etag(), server.snapshot().await), (page.etag(), before.clone()));
-    origin.edit(|world| *world = World::generate(130, 42));
-    wait_until("nothing is held back any more", || async { server.status().await["held"].is_null() }).await;
-    assert_eq!(server.snapshot().await, before);
-    everything_is_the_origins(&server, &origin).await;
-}
-
-#[tokio::test]
 async fn an_entity_tag_that_cannot_be_sent_back_is_not() {
     // A control character makes an answer unusable, and another one follows.
     let origin = origin(130).await;
