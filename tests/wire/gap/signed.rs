@@ -6,7 +6,7 @@ use std::process::Command;
 
 use sample_origin::Switches;
 
-use super::{Desk, edit, everything, is_one_of, mirrored};
+use super::{Desk, LIST, edit, everything, is_one_of, mirrored};
 use crate::harness::Setup;
 
 fn tool(dir: &Path, arguments: &[&str]) -> bool {
@@ -90,7 +90,9 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
     }
 
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
-    desk.does(&strict, &desk.data(), &["import"], "old.gsb").await;
+    let into = format!(" into {}", desk.data().display());
+    let said = desk.does(&strict, &desk.data(), &["import"], "old.gsb").await;
+    assert!(said.contains(&format!("{into}, which had no data: snapshot ")), "{said}");
     let server = desk.serve_copy(strict.clone()).await;
     let snapshots = server.admin(http::Method::GET, "/snapshots").await.text().to_owned();
     for case in REFUSED {
@@ -121,7 +123,9 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
         assert!(said.contains("signed") || said.contains("signature"), "{said}");
     }
     is_one_of(&everything(&server).await, &[&new]);
-    desk.does(&strict, &desk.data(), &["import"], "new.gsb").await;
+    assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), mirror.ok(LIST).await.the("mirror-confirmed"));
+    let said = desk.does(&strict, &desk.data(), &["import"], "new.gsb").await;
+    assert!(said.contains(&format!("{into}: snapshot ")), "{said}");
     is_one_of(&everything(&desk.serve_copy(strict).await).await, &[&new]);
 }
 
@@ -150,7 +154,10 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     server.down().await;
     desk.refuses(&lax, &data, &["import"], "b.gsb", &needs_keys).await;
     desk.does(&strict, &data, &["import"], "b.gsb").await;
-    fs::remove_file(desk.path("b.gsb.minisig")).unwrap();
+    // An export without a signature takes the old one away.
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "b.gsb").await;
+    assert!(!desk.path("b.gsb.minisig").exists());
+    desk.refuses(&strict, &data, &["verify"], "b.gsb", &["not signed"]).await;
     server.setup = lax;
     server.restart().await;
     assert!(server.process.said().contains("unsigned bundles are imported"), "{}", server.process.said());
@@ -171,27 +178,16 @@ async fn an_export_says_what_it_wrote_or_what_is_missing() {
         let directory = format!("{} does not exist: create it", desk.path("none").display());
         desk.refuses(&mirror.setup, &data, words, "none/a", &[&directory]).await;
     }
+    fs::create_dir(desk.path("dir")).unwrap();
+    desk.refuses(&mirror.setup, &data, &["export"], "dir", &["dir"]).await;
+    desk.refuses(&mirror.setup, &data, &["export", "--since", "0000"], "b.gsb", &["0000"]).await;
+    desk.refuses(&Setup::offline(), &desk.path("nothing"), &["export"], "b.gsb", &["nothing"]).await;
     fs::write(desk.path("mirror.toml"), "[origin]\nurl = \"http://origin.test\"\n").unwrap();
     let before = desk.bytes("mirror.toml");
     let (code, said) = desk.bundle(&mirror.setup, &data, &["export"], "mirror.toml").await;
     assert!(code == 64 && said.contains("exists and is no bundle"), "{code}: {said}");
-    assert_eq!(
-        (desk.names(), desk.bytes("mirror.toml")),
-        (vec!["mirror.toml".to_owned(), "venues".to_owned()], before)
-    );
-}
-
-#[tokio::test]
-async fn an_export_without_a_signature_takes_the_old_one_away() {
-    let (_origin, mirror) = mirrored(20, Switches::default()).await;
-    let desk = Desk::new();
-    let ours = key(&desk, "ours");
-    let secret = desk.path("ours.key");
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
-    let strict = Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]"));
-    desk.does(&strict, &desk.data(), &["verify"], "b.gsb").await;
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "b.gsb").await;
-    desk.refuses(&strict, &desk.data(), &["verify"], "b.gsb", &["not signed"]).await;
+    assert_eq!(desk.names(), ["dir", "mirror.toml", "venues"]);
+    assert_eq!(desk.bytes("mirror.toml"), before);
 }
 
 /// Replaces a file by something that cannot be read as a file.
