@@ -5,8 +5,8 @@ mod uploads;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::harness::minisign::{key, minisign};
 use crate::harness::{Setup, run};
 
 /// A directory with a bundle in it, and `data`, which stays away.
@@ -26,17 +26,12 @@ impl Desk {
         self.0.path().join(name)
     }
 
-    /// Makes a key with the tool; its public line.
     fn key(&self, name: &str) -> String {
-        let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
-        self.tool(&["-G", "-W", "-p", &public, "-s", &secret]);
-        fs::read_to_string(self.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
+        key(self.0.path(), name)
     }
 
     fn tool(&self, arguments: &[&str]) {
-        let output = Command::new("minisign").args(arguments).current_dir(self.0.path()).output();
-        let output = output.expect("the tool `minisign` is there: setup.sh installs it");
-        assert!(output.status.success(), "{output:?}");
+        assert!(minisign(self.0.path(), arguments), "{arguments:?}");
     }
 
     async fn bundle(&self, action: &[&str], name: &str, keys: &[&str]) -> (i32, String) {

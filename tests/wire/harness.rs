@@ -8,6 +8,7 @@ mod aim;
 pub mod faults;
 pub mod haproxy;
 mod in_memory;
+pub mod minisign;
 pub mod nginx;
 pub mod openssl;
 pub mod postgres;

@@ -8,18 +8,7 @@ use sample_origin::Switches;
 
 use super::{Desk, LIST, edit, everything, is_one_of, mirrored};
 use crate::harness::Setup;
-
-fn tool(dir: &Path, arguments: &[&str]) -> bool {
-    let output = Command::new("minisign").args(arguments).current_dir(dir).output();
-    output.expect("the tool `minisign` is there: setup.sh installs it").status.success()
-}
-
-/// Makes a key with the tool; its public line.
-fn key(desk: &Desk, name: &str) -> String {
-    let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
-    assert!(tool(desk.0.path(), &["-G", "-W", "-p", &public, "-s", &secret]));
-    fs::read_to_string(desk.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
-}
+use crate::harness::minisign::{key, minisign};
 
 /// `name` with a fault in it or beside it; the expected message.
 fn prepare(desk: &Desk, case: &str) -> &'static str {
@@ -33,7 +22,7 @@ fn prepare(desk: &Desk, case: &str) -> &'static str {
             "not signed"
         }
         "other key" => {
-            assert!(tool(desk.0.path(), &["-S", "-s", "other.key", "-m", "case.gsb"]));
+            assert!(minisign(desk.0.path(), &["-S", "-s", "other.key", "-m", "case.gsb"]));
             "not trusted"
         }
         "altered" => {
@@ -61,7 +50,7 @@ fn prepare(desk: &Desk, case: &str) -> &'static str {
             "altered"
         }
         "old form" => {
-            assert!(tool(desk.0.path(), &["-S", "-l", "-s", "ours.key", "-m", "case.gsb"]));
+            assert!(minisign(desk.0.path(), &["-S", "-l", "-s", "ours.key", "-m", "case.gsb"]));
             "old form"
         }
         other => panic!("{other}"),
@@ -75,7 +64,7 @@ const REFUSED: [&str; 8] =
 async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
     let (origin, mirror) = mirrored(60, Switches::default()).await;
     let desk = Desk::new();
-    let (ours, _other) = (key(&desk, "ours"), key(&desk, "other"));
+    let (ours, _other) = (key(desk.0.path(), "ours"), key(desk.0.path(), "other"));
     let (data, secret) = (mirror.data_dir(), desk.path("ours.key"));
     let sign = ["export", "--sign", secret.to_str().unwrap()];
     desk.does(&mirror.setup, &data, &sign, "old.gsb").await;
@@ -85,8 +74,8 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
     assert!(said.contains("signed by the key"), "{said}");
     let new = everything(&mirror).await;
     for name in ["old.gsb", "new.gsb"] {
-        assert!(tool(desk.0.path(), &["-V", "-p", "ours.pub", "-m", name]), "the tool verifies {name}");
-        assert!(!tool(desk.0.path(), &["-V", "-p", "other.pub", "-m", name]), "and not for another key");
+        assert!(minisign(desk.0.path(), &["-V", "-p", "ours.pub", "-m", name]), "the tool verifies {name}");
+        assert!(!minisign(desk.0.path(), &["-V", "-p", "other.pub", "-m", name]), "and not for another key");
     }
 
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
@@ -133,7 +122,7 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
 async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     let (_origin, mirror) = mirrored(20, Switches::default()).await;
     let desk = Desk::new();
-    let ours = key(&desk, "ours");
+    let ours = key(desk.0.path(), "ours");
     let secret = desk.path("ours.key");
     desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
@@ -207,7 +196,7 @@ fn put_odd(path: &Path, odd: &str) {
 async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once() {
     let (_origin, mirror) = mirrored(20, Switches::default()).await;
     let desk = Desk::new();
-    let ours = key(&desk, "ours");
+    let ours = key(desk.0.path(), "ours");
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "good.gsb").await;
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
     let server = lax.clone().start().await;
@@ -239,7 +228,7 @@ async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once()
 #[tokio::test]
 async fn a_large_upload_that_is_refused_is_told_why() {
     let desk = Desk::new();
-    let ours = key(&desk, "ours");
+    let ours = key(desk.0.path(), "ours");
     let server = Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")).start().await;
     let client = crate::client::plain_client();
     for _ in 0..8 {
