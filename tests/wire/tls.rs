@@ -29,7 +29,7 @@ use crate::harness::{Script, Server, Setup, Upstream, origin, quickest, run, wai
 use crate::process::reserved_port;
 
 const NAME: &str = "DNS:localhost,IP:127.0.0.1";
-const DAYS: [&str; 2] = ["-days", "2"];
+pub const DAYS: [&str; 2] = ["-days", "2"];
 /// Longer than the deadline for a handshake, with room for a busy machine.
 const BOUND: Duration = Duration::from_secs(25);
 
