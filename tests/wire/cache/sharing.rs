@@ -172,9 +172,11 @@ scenes! {
     "#
 
     an_answer_is_kept_before_its_client_has_it: r#"
-        GET /api/length < 200 x | cc: max-age=60 > 200 x
+        GET /api/length < 200 x | cc: max-age=60 > 200 x | cs: grandstand; fwd=uri-miss; fwd-status=200
         GET /api/length | cc: only-if-cached > 200 x
-        GET /api/pieces < 200 first | +1s: second | cc: max-age=60 > 200 firstsecond
+        2* GET /api/pieces < 200 first | +1s: second | cc: max-age=60 > 200 firstsecond
+            > 1* 200 firstsecond | cs: grandstand; fwd=uri-miss; fwd-status=200
+            > 1* 200 firstsecond | cs: grandstand; fwd=uri-miss; fwd-status=200; collapsed
         GET /api/pieces | cc: only-if-cached > 200 firstsecond
         with status: 200 || 204
         GET /api/empty < $status | cc: max-age=60 > $status | cs: grandstand; fwd=uri-miss; fwd-status=$status; stored
