@@ -8,8 +8,9 @@ use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Quirk, Reading, 
 use serde_json::{Value, json};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
+use crate::gap::Desk;
 use crate::harness::virtually::{origin, origin_with};
-use crate::harness::{Server, Setup, each, edit, quiet, run, wait_until};
+use crate::harness::{Server, Setup, each, edit, quiet, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -485,54 +486,33 @@ async fn an_offline_replica_answers_everything_from_what_was_mirrored() {
 }
 
 #[tokio::test]
-async fn what_is_disproved_crosses_the_gap_and_is_named_where_nobody_can_be_asked() {
+async fn what_is_disproved_crosses_the_gap_and_an_origin_that_is_mended_is_asked_again() {
     let origin = crate::harness::origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
-    let server = Setup::examining(&origin).start().await;
+    let mut server = Setup::examining(&origin).start().await;
     server.settled(&origin).await;
     assert_eq!(server.disproved().await, json!(["city"]));
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("all.gsb");
-    let export = server.setup.arguments(&["bundle", "export", file.to_str().unwrap()], &server.data_dir());
-    let (code, said) = run(&export).await;
-    assert_eq!(code, 0, "{said}");
-    let offline = Setup::offline().start().await;
-    for (command, expected) in [("inspect", "format 5"), ("import", "imported")] {
-        let words = ["bundle", command, file.to_str().unwrap()];
-        let (code, said) = run(&offline.setup.arguments(&words, &offline.data_dir())).await;
-        assert!(code == 0 && said.contains(expected), "{said}");
-    }
+    let desk = Desk::new();
+    desk.does(&server.setup, &server.data_dir(), &["export"], "all.gsb").await;
+    let said = desk.does(&Setup::offline(), &desk.data(), &["inspect"], "all.gsb").await;
+    assert!(said.contains("format 5"), "{said}");
+    let offline = desk.serve_bundle(Setup::offline(), "all.gsb").await;
     assert_eq!(offline.disproved().await, json!(["city"]));
     let (sport, _, city) = origin.world(|world| {
         let (sport, state, city) = world.slugs_of(world.ids()[5]).unwrap();
         (sport.to_owned(), state, city.to_owned())
     });
-    let reply = offline.get(&format!("{LIST}?city={city}")).await;
+    let of_city = format!("{LIST}?city={city}");
+    let reply = offline.get(&of_city).await;
     reply.assert_problem(503, &["(city)", "offline"]);
     assert!(reply.header("retry-after").is_some());
     list_is_the_origins(&offline, &origin, &format!("{LIST}?sport={sport}")).await;
-}
 
-#[tokio::test]
-async fn an_origin_that_is_mended_is_asked_again_and_answered_for() {
-    let origin = crate::harness::origin_with(300, Switches { dropped: vec!["city"], ..Switches::default() }).await;
-    let mut server = Setup::examining(&origin).start().await;
-    server.settled(&origin).await;
-    assert_eq!(server.disproved().await, json!(["city"]));
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("all.gsb");
-    for command in ["export", "import"] {
-        let words = ["bundle", command, file.to_str().unwrap()];
-        let (code, said) = run(&server.setup.arguments(&words, &server.data_dir())).await;
-        assert_eq!(code, 0, "{said}");
-        // What a bundle brought is asked again.
-        server.down().await;
-        server.setup = Setup::offline();
-    }
+    // What a bundle brought is asked again.
+    server.down().await;
+    desk.does(&Setup::offline(), &server.data_dir(), &["import"], "all.gsb").await;
     origin.set(|switches| switches.dropped.clear());
-    server.setup = Setup::examining(&origin);
     server.restart().await;
     wait_until("the origin was asked again", || async { server.status().await["disproved"] == json!([]) }).await;
     assert_eq!(server.status().await["unproved"], json!([]));
-    let city = origin.world(|world| world.slugs_of(world.ids()[5]).unwrap().2.to_owned());
-    list_is_the_origins(&server, &origin, &format!("{LIST}?city={city}")).await;
+    list_is_the_origins(&server, &origin, &of_city).await;
 }
