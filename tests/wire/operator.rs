@@ -9,9 +9,11 @@ use sample_origin::FaultRule;
 use serde_json::Value;
 
 use crate::client::{Reply, header_map, plain_client};
+use crate::compare::list_is_the_origins;
 use crate::harness::{Server, Setup, edit, origin, run, wait_until};
 use crate::origin_faults::Fault;
 
+const LIST: &str = "/api/listings.json";
 const TOKEN: &str = "0123456789abcdef0123";
 const FILES: [&str; 9] = [
     "/",
@@ -64,11 +66,12 @@ async fn status_fails_and_says_why_first(server: &Server) {
 }
 
 #[tokio::test]
-async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
+async fn a_server_whose_origin_stopped_says_why_and_what_to_do_and_goes_on_serving() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).set("ttl", "1s").start().await;
     server.ready().await;
     wait_until("nothing is wrong", || async { findings(&server).await.is_empty() }).await;
+    let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);
 
     origin.shutdown().await;
     wait_until("it says why at once", || async { server.finding("origin-fails").await.is_some() }).await;
@@ -84,8 +87,16 @@ async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
     assert!(metrics.contains("grandstand_finding{name=\"origin-fails\"} 1\n"), "{metrics}");
     assert_eq!(server.process.said().matches("origin-fails").count(), 2, "once as a finding, once as unhealthy");
     status_fails_and_says_why_first(&server).await;
+    let (stale, status) = (server.ok(LIST).await, server.status().await);
+    assert_eq!((stale.etag(), stale.ids()), (page.etag(), page.ids()));
+    assert!(stale.age().unwrap() >= 3 && stale.the("cache-status").starts_with("grandstand; hit; ttl=-"), "{stale:?}");
+    assert!(status["origin"]["state"] == "could-not-be-asked" && !status["last_error"].is_null(), "{status:#}");
+    assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200, "it can serve, so it is ready");
+    origin.edit(|world| assert!(world.touch(world.ids()[50])));
     origin.restart().await.unwrap();
-    wait_until("it is healthy", || async { server.status().await["state"] == "healthy" }).await;
+    wait_until("it is healthy", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
+    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
+    list_is_the_origins(&server, &origin, LIST).await;
 }
 
 #[tokio::test]

@@ -260,6 +260,7 @@ async fn a_detail_that_alone_has_changed_is_a_change_and_a_confirmed_one_is_none
     }
     assert_eq!((told.len(), ids(&told, "changed")), (1, vec![id]), "{told:?}");
     assert_eq!(copy.details[&id], origin.texts_of(id).unwrap().1);
+    assert_eq!(server.ok(&format!("/api/listings/{id}.json")).await.text(), copy.details[&id]);
     assert_eq!(server.snapshot().await, before, "a detail publishes nothing");
 }
 
