@@ -67,8 +67,8 @@ async fn a_mirror_is_equal_in_each_dialect_where_it_answers_itself() {
 }
 
 #[tokio::test]
-async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended() {
-    let (origin, server) = mirrored(330, Switches::default()).await;
+async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended_with_a_server_and_alone() {
+    let (origin, mut server) = mirrored(330, Switches::default()).await;
     let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
     origin.edit(|world| assert!(world.silent_change(last)));
     let before = server.snapshot().await;
@@ -86,6 +86,15 @@ async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended() {
     server.settled(&origin).await;
     list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
     is_equal(&server, 40).await;
+
+    server.down().await;
+    is_equal(&server, 40).await;
+    origin.edit(|world| assert!(world.silent_change(last)));
+    let (code, said) = audit(&server, 20).await;
+    assert!(code == 1 && said.contains(&format!("listing {last}, ")), "{code}: {said}");
+    is_equal(&server, 40).await;
+    server.restart().await;
+    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
 }
 
 #[tokio::test]
@@ -182,21 +191,6 @@ async fn without_an_answer_of_the_origin_there_is_no_parity() {
             server.down().await;
         }
     }
-}
-
-#[tokio::test]
-async fn alone_it_finds_and_mends_what_differs() {
-    let (origin, mut server) = mirrored(330, Switches::default()).await;
-    let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
-    server.down().await;
-    is_equal(&server, 40).await;
-    origin.edit(|world| assert!(world.silent_change(last)));
-    let (code, said) = audit(&server, 20).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains(&format!("listing {last}, ")), "{said}");
-    is_equal(&server, 40).await;
-    server.restart().await;
-    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
 }
 
 #[tokio::test]

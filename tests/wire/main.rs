@@ -74,7 +74,6 @@ mod private;
 mod process;
 mod proxied;
 mod publication;
-mod purge;
 mod read_through;
 mod refresh;
 mod reload;

@@ -149,6 +149,8 @@ async fn the_requests_of_its_buttons_want_the_token_and_other_sites_send_none() 
         let foreign = plain_client().get(url).header("host", "evil.test").send().await.unwrap();
         assert_eq!(foreign.status(), 403, "{target}");
     }
+    let purge = plain_client().delete(format!("http://{}/cache", server.admin)).bearer_auth(TOKEN);
+    assert_eq!(purge.header("host", "evil.test").send().await.unwrap().status(), 403);
 }
 
 #[tokio::test]

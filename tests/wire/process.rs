@@ -141,15 +141,6 @@ async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_second_server_on_a_data_directory_names_the_first() {
-    let server = Setup::offline().alone().start().await;
-    let (code, said) = run(&server.setup.arguments(&["serve"], &server.data_dir())).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains(&server.process.pid().to_string()), "{said}");
-    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200, "the first is not disturbed");
-}
-
-#[tokio::test]
 async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
     for signal in ["TERM", "INT"] {
         let origin = origin(20).await;
