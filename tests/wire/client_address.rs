@@ -71,12 +71,21 @@ async fn the_client_that_a_trusted_proxy_names_has_a_window_of_its_own() {
 #[tokio::test]
 async fn the_header_that_is_configured_names_the_client() {
     for (header, value, same, other) in [
-        ("forwarded", "for=192.0.2.1;proto=https", "for=203.0.113.1, For=\"192.0.2.1:4711\"", "for=\"[2001:db8::1]:80\""),
+        (
+            "forwarded",
+            "for=192.0.2.1;proto=https",
+            "for=203.0.113.1, For=\"192.0.2.1:4711\"",
+            "for=\"[2001:db8::1]:80\"",
+        ),
         ("cf-connecting-ip", "192.0.2.1", "192.0.2.1", "192.0.2.2"),
     ] {
         let server = trusting(&[("client_ip.header", header)]).await;
         for (value, expected) in [(value, Some(1)), (same, Some(0)), (value, None), (other, Some(1))] {
-            assert_eq!(left(&server, &[(header, value), ("x-forwarded-for", "203.0.113.50")]).await, expected, "{value}");
+            assert_eq!(
+                left(&server, &[(header, value), ("x-forwarded-for", "203.0.113.50")]).await,
+                expected,
+                "{value}"
+            );
         }
     }
 }

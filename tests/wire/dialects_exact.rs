@@ -121,8 +121,7 @@ async fn addresses_and_stamps_in_each_dialect_are_exact() {
         ("addresses with dot segments", |s| (s.api_url, s.prefix) = (ApiUrlStyle::Dotted, "/v1".into())),
         ("addresses without scheme", |s| s.api_url = ApiUrlStyle::WithoutScheme),
         ("stamps that stand still", |s| {
-            (s.generated, s.etags) =
-                (Generated::everywhere(GeneratedAt::StandsStill(1_768_435_200)), EtagStyle::None);
+            (s.generated, s.etags) = (Generated::everywhere(GeneratedAt::StandsStill(1_768_435_200)), EtagStyle::None);
         }),
         ("stamps that run ahead", |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400))),
         ("an empty list that has one page", |s| s.empty_pages = EmptyPages::One),

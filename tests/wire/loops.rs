@@ -97,7 +97,12 @@ async fn a_snapshot_does_not_hide_a_loop_and_what_a_mirror_asks_for_itself_has_n
     wait_until("it asks", || async { listening.count() > 0 }).await;
     let name = name_in(&listening.seen()[0]);
     for seen in listening.seen() {
-        assert_eq!((name_in(&seen), seen.header("via")), (name.clone(), None), "nginx compresses nothing then: {}", seen.head);
+        assert_eq!(
+            (name_in(&seen), seen.header("via")),
+            (name.clone(), None),
+            "nginx compresses nothing then: {}",
+            seen.head
+        );
     }
     assert_eq!(server.ok("/api/listings.json").await.total(), 20, "the snapshot is served");
     let reply = server.get_with("/api/listings.json", &[("cdn-loop", &name)]).await;

@@ -60,6 +60,7 @@ async fn promtool_has_nothing_to_say_of_a_mirror_and_of_a_shield_whatever_is_acc
             let text = reply.text();
             assert_eq!(promtool(text), "", "{text}");
             assert!(text.contains("# TYPE grandstand_answers_total counter\n"), "{text}");
+            assert!(sample(text, "grandstand_limit_evicted_total") >= 0.0, "{accept:?}");
         }
         let head = server.admin(Method::HEAD, "/metrics").await;
         assert_eq!((head.status, head.body.len()), (200, 0));

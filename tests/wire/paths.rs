@@ -53,7 +53,11 @@ async fn a_target_ends_at_the_first_space() {
         reply.assert_problem(400, &[]);
     }
     for target in ["/api/listings.json?x=[1]|{2}^`'", "/api/listings.json?x=a'b\\c"] {
-        assert_eq!(server.raw_get(target).await.status, 200, "what usual clients send unescaped is no mistake: {target}");
+        assert_eq!(
+            server.raw_get(target).await.status,
+            200,
+            "what usual clients send unescaped is no mistake: {target}"
+        );
     }
     assert_eq!(asked(origin), [""; 0]);
 }

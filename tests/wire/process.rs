@@ -269,7 +269,10 @@ async fn an_offline_server_without_data_starts_and_says_why_it_is_not_ready() {
     assert!(line.contains("WARN") && line.contains("set origin.url") && line.contains("bundle import"), "{line}");
     let status = server.status().await;
     let first = &status["findings"][0];
-    assert_eq!((&status["use"], &first["name"], &first["unhealthy"]), (&"offline".into(), &"no-data".into(), &true.into()));
+    assert_eq!(
+        (&status["use"], &first["name"], &first["unhealthy"]),
+        (&"offline".into(), &"no-data".into(), &true.into())
+    );
     assert!(first["text"].as_str().unwrap().starts_with(no_source), "{first}");
     assert!(first["todo"].as_str().unwrap().contains("bundle import"), "{first}");
     assert!(status["reasons"][0].as_str().unwrap().starts_with(no_source), "{status:#}");

@@ -55,7 +55,8 @@ async fn who_ask_at_once_share_one_request_whoever_leaves_and_a_detail_that_cann
     let (origin, server) = on_demand().await;
     // Long enough for all of them to come meanwhile.
     origin.set(|switches| switches.latency = Duration::from_secs(3));
-    let [target, left, missing] = origin.world(|world| [7, 8, 9].map(|at| format!("/api/listings/{}.json", world.ids()[at])));
+    let [target, left, missing] =
+        origin.world(|world| [7, 8, 9].map(|at| format!("/api/listings/{}.json", world.ids()[at])));
     let replies = server.together((0..100).map(|_| (target.clone(), vec![])), || {}).await;
     let first = &replies[0];
     for reply in &replies {

@@ -15,7 +15,8 @@ async fn what_shows_data_is_503_without_any_and_404_in_a_shield_and_without_page
     let (_mirrored, plain) = mirrored_by(20, |setup| setup.set("pages.enabled", "false")).await;
     let pages = ["/explore", "/explore?state=texas", "/explore?q=a", "/embed", "/explore/points.json", "/venues/1"];
     let documents = ["/schema/listing.json", "/schema/detail.json", "/llms.txt", "/search.json?q=golf"];
-    let changes = ["/changes.json?since=any", "/changes.ndjson", "/changes.ndjson?since=any", "/changes.ndjson?since=a&since=b"];
+    let changes =
+        ["/changes.json?since=any", "/changes.ndjson", "/changes.ndjson?since=any", "/changes.ndjson?since=a&since=b"];
     for target in pages.into_iter().chain(documents).chain(ALL).chain(changes) {
         let path = target.split('?').next().unwrap();
         let early = offline.get(target).await;

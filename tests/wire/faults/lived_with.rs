@@ -180,7 +180,6 @@ async fn an_origin_without_listings_is_mirrored_and_fills_up() {
 #[tokio::test]
 async fn an_entity_tag_that_cannot_be_sent_back_is_not() {
     // A control character makes an answer unusable, and another one follows.
-    let (origin, server) =
-        mirrored(FaultRule::times("/api/cities.json", 2, Fault::Raw(Raw::ControlTag))).await;
+    let (origin, server) = mirrored(FaultRule::times("/api/cities.json", 2, Fault::Raw(Raw::ControlTag))).await;
     everything_is_the_origins(&server, &origin).await;
 }

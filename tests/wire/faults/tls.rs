@@ -119,9 +119,8 @@ async fn certificates_decide_whether_an_origin_is_talked_to() {
         let address = in_front_of(origin.addr(), dir.path()).await;
         Setup::mirror_of(&origin).set("origin.url", &format!("https://{address}"))
     };
-    let trusting = |setup: Setup, dir: &TempDir| {
-        setup.set("origin.ca_file", &dir.path().join("ca.pem").to_string_lossy())
-    };
+    let trusting =
+        |setup: Setup, dir: &TempDir| setup.set("origin.ca_file", &dir.path().join("ca.pem").to_string_lossy());
     let setup = of(&dir).await;
     refuses(setup.clone(), "certificate").await;
     refuses(trusting(of(&other).await, &other), "certificate").await;

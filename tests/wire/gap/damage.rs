@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use http::Method;
 use super::{LIST, Load, Two, everything, is_one_of, none_failed, targets, two};
 use crate::client::{Reply, plain_client};
 use crate::disk::limit_files;
 use crate::harness::{Server, Setup, wait_until};
+use http::Method;
 
 /// Two bundles between which everything has changed; the older one is imported in the desk's data directory.
 async fn prepared(listings: usize) -> Two {
