@@ -4,7 +4,7 @@ use http::Method;
 use sample_origin::{Origin, World};
 
 use crate::compare::{same_list, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Script, Server, Setup, Upstream, origin, quiet, run, wait_until};
+use crate::harness::{PUBLIC, Script, Server, Setup, Upstream, origin, quiet, run};
 
 const LIST: &str = "/api/listings.json";
 

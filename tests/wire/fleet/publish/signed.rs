@@ -14,7 +14,7 @@ use crate::fleet::store::{Head, Store, leads_to, publishing, replica_of, says, t
 use crate::gap::{Desk, LIST, mirrored};
 use crate::harness::minisign::{key, minisign};
 use crate::harness::nginx::OnPort;
-use crate::harness::{Server, Setup, origin, run, soon, until, wait_until};
+use crate::harness::{Setup, origin, run, soon, until, wait_until};
 
 /// The password of a fixture, whose key costs little: the tool's own keys take a second and a gigabyte.
 const PASSWORD: &str = "correct horse";
