@@ -236,6 +236,16 @@ async fn elsewhere_a_line_is_written_for_each_change() {
     assert!(code == 1 && said.contains("127.0.0.1:1"), "{said}");
 }
 
+/// The object that a command writes, and nothing else, to its standard output.
+async fn told(words: Vec<String>) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
+    command.args(&words).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {out}{said}");
+    json(&out)
+}
+
 #[tokio::test]
 async fn scripts_get_one_json_object() {
     let (origin, mut server) = settled(30).await;
@@ -245,16 +255,7 @@ async fn scripts_get_one_json_object() {
         if !is_running {
             server.down().await;
         }
-        let told = |words: &'static [&'static str]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
-            command.args(arguments(&server, words)).stdin(Stdio::null());
-            async move {
-                let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-                let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
-                assert!(output.status.success(), "{words:?}: {out}{said}");
-                json(&out)
-            }
-        };
+        let told = async |words: &[&str]| told(arguments(&server, words)).await;
         let sync = told(&["sync", "--json"]).await;
         assert_eq!(
             (&sync["complete"], &sync["listings"], &sync["details"]["mirrored"]),
@@ -319,12 +320,7 @@ async fn bundles_tell_scripts_what_became_of_them() {
     let (bundle, table) = (path("a.gsb"), path("a.csv"));
     let elsewhere = Setup::offline();
     let told = async |setup: &Setup, data: &std::path::Path, words: &[&str]| {
-        let words: Vec<&str> = ["bundle"].iter().chain(words).chain(&["--json"]).copied().collect();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
-        command.args(setup.arguments(&words, data)).stdin(Stdio::null());
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        json(std::str::from_utf8(&output.stdout).unwrap())
+        told(setup.arguments(&[&["bundle"], words, &["--json"]].concat(), data)).await
     };
     let (here, there) = (server.data_dir(), files.path().join("there"));
     let exported = told(&server.setup, &here, &["export", &bundle]).await;
