@@ -10,7 +10,7 @@ use sample_origin::{
 use crate::compare::{same_list, slugs, taxonomy_is_the_origins};
 use crate::dialects::Dialect;
 use crate::harness::virtually::origin_with;
-use crate::harness::{PUBLIC, Server, Setup, each, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, each, edit};
 
 const LIST: &str = "/api/listings.json";
 const KINDS: [(&str, &str); 3] = [("sports", "sport"), ("states", "state"), ("cities", "city")];
@@ -58,16 +58,13 @@ async fn is_exact(change: impl FnOnce(&mut Switches)) {
     server.settled(&origin).await;
     every_filter_is_the_origins(&server, &origin).await;
 
-    let before = server.snapshot().await;
-    origin.edit(|world| {
+    edit(&origin, &server, |world| {
         let ids = world.ids();
         assert!(world.touch(ids[20]) && world.remove(ids[40]) && world.relocate(ids[60], "texarkana", Some("texas")));
         assert!(world.touch(ids[60]));
         world.insert_like(ids[80], "The New Park").unwrap();
-    });
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != before }).await;
-    server.settled(&origin).await;
+    })
+    .await;
     every_filter_is_the_origins(&server, &origin).await;
 }
 
@@ -143,10 +140,6 @@ async fn entity_tags_that_change_alone_publish_nothing() {
         assert_eq!((server.snapshot().await, server.ok(LIST).await.etag()), (snapshot.clone(), page.etag()));
         assert_eq!(server.status().await["origin"]["state"], "unchanged");
     }
-    let id = origin.world(World::ids)[9];
-    origin.edit(|world| assert!(world.touch(id)));
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
-    server.settled(&origin).await;
+    edit(&origin, &server, |world| assert!(world.touch(world.ids()[9]))).await;
     every_filter_is_the_origins(&server, &origin).await;
 }

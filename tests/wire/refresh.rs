@@ -5,20 +5,12 @@ use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
 use crate::harness::virtually::{mirrored, origin, origin_with};
-use crate::harness::{PUBLIC, Server, Setup, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, edit, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
 fn detail(id: u64) -> String {
     format!("/api/listings/{id}.json")
-}
-
-/// Refreshes and waits until another snapshot is served and complete.
-async fn changed(server: &Server, origin: &Origin) {
-    let before = server.snapshot().await;
-    server.refresh().await;
-    wait_until("another snapshot is served", || async { server.snapshot().await != before }).await;
-    server.settled(origin).await;
 }
 
 /// Every page, and each filter's first.
@@ -40,9 +32,8 @@ async fn a_changed_listing_shows_after_the_next_refresh() {
     let (origin, server) = mirrored(230).await;
     let id = origin.world(World::ids)[100];
     let old = server.ok(&detail(id)).await;
-    origin.edit(|world| assert!(world.touch(id)));
     origin.clear_log();
-    changed(&server, &origin).await;
+    edit(&origin, &server, |world| assert!(world.touch(id))).await;
     let log = origin.log();
     let most = 230_usize.div_ceil(100) + 10 + 1;
     assert!(log.len() <= most, "{:#?}", log.iter().map(|seen| &seen.path_and_query).collect::<Vec<_>>());
@@ -61,11 +52,12 @@ async fn a_deletion_hidden_by_an_insertion_is_found() {
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     let (gone, like) = origin.world(|world| (world.ids()[150], world.ids()[20]));
-    let new = origin.edit(|world| {
+    let mut new = 0;
+    edit(&origin, &server, |world| {
         assert!(world.remove(gone));
-        world.insert_like(like, "In Its Place").unwrap()
-    });
-    changed(&server, &origin).await;
+        new = world.insert_like(like, "In Its Place").unwrap();
+    })
+    .await;
     assert_eq!(server.get(&detail(gone)).await.status, 404);
     detail_is_the_origins(&server, &origin, new).await;
     all_is_the_origins(&server, &origin).await;
@@ -74,7 +66,7 @@ async fn a_deletion_hidden_by_an_insertion_is_found() {
 #[tokio::test(start_paused = true)]
 async fn many_changes_at_once_show_together() {
     let (origin, server) = mirrored(230).await;
-    let (gone, mut new) = (origin.world(World::ids)[30], 0);
+    let (gone, mut new, before) = (origin.world(World::ids)[30], 0, server.snapshot().await);
     server.ok(&detail(gone)).await;
     origin.edit(|world| {
         let ids = world.ids();
@@ -95,7 +87,9 @@ async fn many_changes_at_once_show_together() {
         }
     });
     assert_eq!(server.get(&detail(new)).await.status, 404);
-    changed(&server, &origin).await;
+    server.refresh().await;
+    wait_until("the changes show", || async { server.snapshot().await != before }).await;
+    server.settled(&origin).await;
     assert_eq!(server.ok(LIST).await.total(), 230 - 5 + 30);
     assert_eq!(server.get(&detail(gone)).await.status, 404);
     detail_is_the_origins(&server, &origin, new).await;
