@@ -10,16 +10,10 @@ use serde_json::{Value, json};
 use crate::client::plain_client;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
 use crate::dialects::Dialect;
+use crate::gap::mirrored;
 use crate::harness::{Server, Setup, each, origin, origin_with, quiet, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
-
-async fn mirrored(listings: usize, switches: Switches) -> (Origin, Server) {
-    let origin = origin_with(listings, switches).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
 
 /// The same, with every shape of a query confirmed.
 async fn examined(listings: usize) -> (Origin, Server) {

@@ -4,7 +4,7 @@
 
 use sample_origin::{
     ApiUrlStyle, CountStyle, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle,
-    Origin, Switches, TaxonomyShape, TermFields, TermNames, World,
+    Origin, Switches, TaxonomyShape, TermFields, TermNames,
 };
 
 use crate::compare::{same_list, slugs, taxonomy_is_the_origins};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Process, Server, Setup, edit, origin, run, wait_until};
+use crate::harness::{PATIENCE, Process, Server, Setup, edit, mirrored, origin, run, wait_until};
 
 /// Those about origins are in `faults::tls`.
 #[tokio::test]
@@ -120,13 +120,6 @@ impl Drop for OnTerminal {
     }
 }
 
-async fn settled(listings: usize) -> (sample_origin::Origin, Server) {
-    let origin = origin(listings).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
-
 fn arguments(server: &Server, words: &[&str]) -> Vec<String> {
     server.setup.arguments(words, &server.data_dir())
 }
@@ -137,7 +130,7 @@ fn json(text: &str) -> Value {
 
 #[tokio::test]
 async fn colours_are_for_terminals_that_want_them() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     for (words, coloured) in
         [(&["status"][..], "\x1b[1;32mgrandstand healthy"), (&["snapshot", "list"], "\x1b[1mSNAPSHOT")]
     {
@@ -182,7 +175,7 @@ async fn colours_of_the_log_and_bars_are_for_terminals_that_want_them() {
 
 #[tokio::test]
 async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
-    let (origin, mut server) = settled(20).await;
+    let (origin, mut server) = mirrored(20).await;
     let words = arguments(&server, &["status", "--watch"]);
     let mut watching = OnTerminal::run(&words, &[]);
     let drawn = |shown: &str| shown.matches("\x1b[H").count();
@@ -210,7 +203,7 @@ async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
 
 #[tokio::test]
 async fn elsewhere_a_line_is_written_for_each_change() {
-    let (origin, server) = settled(20).await;
+    let (origin, server) = mirrored(20).await;
     let before = server.snapshot().await;
     let text = Process::spawn(&arguments(&server, &["status", "--watch"]));
     let objects = Process::spawn(&arguments(&server, &["status", "--watch", "--json"]));
@@ -248,7 +241,7 @@ async fn told(words: Vec<String>) -> Value {
 
 #[tokio::test]
 async fn scripts_get_one_json_object() {
-    let (origin, mut server) = settled(30).await;
+    let (origin, mut server) = mirrored(30).await;
     let older = server.snapshot().await;
     edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
     for is_running in [true, false] {
@@ -280,7 +273,7 @@ async fn scripts_get_one_json_object() {
 
 #[tokio::test]
 async fn an_audit_is_a_table_and_a_sync_tells_the_rest() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     let (code, said) = run(&arguments(&server, &["audit", "--samples", "5"])).await;
     let row = |name: &str| said.lines().find(|line| line.starts_with(name)).map(|line| line.split_whitespace().last());
     assert_eq!((code, row("RESULT"), row("different ")), (0, Some(Some("SAMPLES")), Some(Some("0"))), "{said}");
@@ -314,7 +307,7 @@ async fn a_bar_of_nothing_is_empty_and_what_is_told_stands_in_lines_of_its_own()
 
 #[tokio::test]
 async fn bundles_tell_scripts_what_became_of_them() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     let (id, files) = (server.snapshot().await, tempfile::tempdir().unwrap());
     let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
     let (bundle, table) = (path("a.gsb"), path("a.csv"));
