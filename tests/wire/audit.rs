@@ -196,11 +196,7 @@ async fn an_audit_uses_a_tenth_of_the_budget() {
     let before = origin.count();
     let accepted = server.admin(Method::POST, "/audit?samples=20").await;
     assert_eq!((accepted.status, accepted.the("location").as_str()), (202, "/audit"));
-    wait_until("the audit has used its share", || {
-        let used = origin.count() - before >= 2;
-        async move { used }
-    })
-    .await;
+    wait_until("the audit has used its share", || async { origin.count() - before >= 2 }).await;
     for _ in 0..4 {
         quiet(&origin).await;
     }

@@ -151,11 +151,7 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         origin.set(|switches| switches.latency = Duration::from_millis(1_500));
         let url = format!("http://{}/api/regions.json", server.public);
         let in_flight = tokio::spawn(async move { Reply::of(plain_client().get(url).send().await.unwrap()).await });
-        wait_until("the request is at the origin", || {
-            let arrived = origin.count() > 0;
-            async move { arrived }
-        })
-        .await;
+        wait_until("the request is at the origin", || async { origin.count() > 0 }).await;
         server.process.signal(signal);
         let reply = in_flight.await.unwrap();
         assert_eq!(reply.status, 200, "{signal}");

@@ -346,11 +346,7 @@ async fn the_drain_time_of_a_stop_is_that_of_the_last_reload() {
     origin.set(|switches| switches.latency = Duration::from_secs(300));
     let request = format!("http://{}/api/regions.json", started.server.public);
     let hangs = tokio::spawn(async move { crate::client::plain_client().get(request).send().await.is_err() });
-    wait_until("the request is at the origin", || {
-        let arrived = origin.count() > 0;
-        async move { arrived }
-    })
-    .await;
+    wait_until("the request is at the origin", || async { origin.count() > 0 }).await;
     started.server.process.signal("TERM");
     assert_eq!(started.server.process.exit().await, 0);
     assert!(hangs.await.unwrap(), "the request is aborted");

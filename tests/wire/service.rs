@@ -248,11 +248,7 @@ async fn the_sample_origin_ends_with_0_when_it_is_stopped() {
     for signal in ["TERM", "INT"] {
         let words = ["origin", "--listen", "127.0.0.1:0", "--listings", "5"];
         let process = Process::spawn(&words.map(str::to_owned));
-        wait_until("the sample origin listens", || {
-            let listens = process.said().contains("/api/listings.json");
-            async move { listens }
-        })
-        .await;
+        wait_until("the sample origin listens", || async { process.said().contains("/api/listings.json") }).await;
         process.signal(signal);
         let (code, said) = process.end().await;
         assert_eq!(code, 0, "{signal}: {said}");

@@ -246,11 +246,7 @@ async fn a_detail_that_alone_has_changed_is_a_change_and_a_confirmed_one_is_none
     copy.catches_up(&server, "the copy is current").await;
     let (id, before) = (origin.world(World::ids)[20], server.snapshot().await);
     let asked = origin.count();
-    wait_until("each detail was confirmed twice", || {
-        let is_confirmed = origin.count() > asked + 100;
-        async move { is_confirmed }
-    })
-    .await;
+    wait_until("each detail was confirmed twice", || async { origin.count() > asked + 100 }).await;
     let told = copy.follow(&server).await;
     assert!(told.is_empty(), "{told:?}");
     origin.edit(|world| assert!(world.change_detail(id)));

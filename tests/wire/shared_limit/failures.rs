@@ -67,21 +67,13 @@ async fn a_killed_redis_costs_one_limit_per_machine_and_what_was_lost_is_known_a
     redis.run(&[]).await;
     shares(&one).await;
     shares(&other).await;
-    wait_until("both have told what they admitted alone", || {
-        let told = redis.stamps("192.0.2.1").len();
-        async move { told == 7 }
-    })
-    .await;
+    wait_until("both have told what they admitted alone", || async { redis.stamps("192.0.2.1").len() == 7 }).await;
     assert_eq!(admitted(&one, "192.0.2.1", 2).await + admitted(&other, "192.0.2.1", 2).await, 0);
     // Redis would admit a client whose window it has lost; a machine that admitted it often enough does not.
     assert_eq!(admitted(&one, "192.0.2.2", 5).await, 5);
     redis.ask::<()>(&["FLUSHALL"]);
     assert_eq!(admitted(&one, "192.0.2.2", 3).await, 0);
-    wait_until("the refused requests do not count in Redis", || {
-        let told = redis.stamps("192.0.2.2").len();
-        async move { told == 0 }
-    })
-    .await;
+    wait_until("the refused requests do not count in Redis", || async { redis.stamps("192.0.2.2").is_empty() }).await;
 }
 
 #[tokio::test]
@@ -162,11 +154,7 @@ async fn a_read_only_or_full_redis_is_named_noticed_without_requests_and_used_ag
     let why = counts_alone(&server).await;
     assert!(why.contains("memory limit"), "{why}");
     let before = redis.scripts();
-    wait_until("it has tried it again, several times", || {
-        let tries = redis.scripts() - before;
-        async move { tries >= 4 }
-    })
-    .await;
+    wait_until("it has tried it again, several times", || async { redis.scripts() - before >= 4 }).await;
     let losses = sample(&server, "grandstand_limit_store_losses_total").await;
     assert!(losses < 1.5, "{losses}: it was used again although it is full");
     assert!(counts_alone(&server).await.contains("memory limit"));
@@ -323,11 +311,7 @@ async fn a_damaged_key_concerns_its_client_alone_and_is_repaired() {
     redis.ask::<i64>(&["ZADD", &key("192.0.2.6"), "inf", "b"]);
     assert_eq!(admitted(&other, "192.0.2.6", 5).await, 2);
     let before = redis.scripts();
-    wait_until("the connection was tried with its damaged key", || {
-        let tried = redis.scripts() >= before + 4;
-        async move { tried }
-    })
-    .await;
+    wait_until("the connection was tried with its damaged key", || async { redis.scripts() >= before + 4 }).await;
     for server in [&one, &other] {
         assert_eq!(server.status().await["rate_limit"]["store"], "shared");
         assert!(sample(server, "grandstand_limit_store_losses_total").await < 0.5);
