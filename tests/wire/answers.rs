@@ -3,48 +3,61 @@
 use http::Method;
 use sample_origin::World;
 
-use crate::client::raw;
-use crate::compare::{list_is_the_origins, same_list};
-use crate::harness::{Setup, asked, mirrored, shared_mirror, wait_until};
+use crate::client::{Reply, raw};
+use crate::compare::list_is_the_origins;
+use crate::harness::{Server, asked, shared_mirror};
 
 const LIST: &str = "/api/listings.json";
+
+/// Asserts that an answer from a snapshot has the head of a list, and heeds conditions and methods like one; the answer.
+pub async fn obeys_http_like_lists(server: &Server, target: &str) -> Reply {
+    let (list, reply) = (server.ok(LIST).await, server.ok(target).await);
+    for name in [
+        "content-type",
+        "cache-control",
+        "vary",
+        "mirror-snapshot",
+        "mirror-confirmed",
+        "accept-ranges",
+        "access-control-allow-origin",
+        "access-control-expose-headers",
+        "x-content-type-options",
+    ] {
+        assert_eq!(reply.the(name), list.the(name), "{target}: {name}");
+    }
+    assert_eq!(reply.links()["license"], list.links()["license"], "{target}");
+    assert!(reply.age().is_some() && reply.the("cache-status").starts_with("grandstand; hit"), "{reply:?}");
+    assert!(reply.etag().starts_with("W/\""), "{reply:?}");
+    let head = server.head(target).await;
+    assert_eq!((head.status, head.body.len(), head.etag()), (200, 0, reply.etag()), "{target}");
+    assert_eq!(head.the("content-length"), reply.body.len().to_string(), "{target}");
+    let unchanged = server.get_with(target, &[("if-none-match", &reply.etag())]).await;
+    assert_eq!((unchanged.status, unchanged.body.len(), unchanged.header("content-type")), (304, 0, None), "{target}");
+    for name in ["etag", "cache-control", "vary", "age", "link", "mirror-snapshot", "cache-status"] {
+        assert!(unchanged.header(name).is_some(), "{target}: {name}: {unchanged:?}");
+    }
+    server.get_with(target, &[("if-match", &reply.etag())]).await.assert_problem(412, &["If-Match"]);
+    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
+    assert_eq!(server.send(Method::OPTIONS, target, &preflight).await.status, 204, "{target}");
+    let post = server.send(Method::POST, target, &[("content-length", "0")]).await;
+    post.assert_problem(405, &[]);
+    assert!(post.the("allow").contains("GET"), "{post:?}");
+    reply
+}
 
 #[tokio::test]
 async fn malformed_parameters_are_400_and_named() {
     let (origin, server) = shared_mirror(120).await;
     for (query, named) in [
         ("page=0", ["page", "0"]),
-        ("page=-1", ["page", "-1"]),
-        ("page=abc", ["page", "abc"]),
-        ("page=1.5", ["page", "1.5"]),
-        ("page=1e2", ["page", "1e2"]),
-        ("page=%2B1", ["page", "+1"]),
-        ("page=+1", ["page", "1"]),
-        ("page=1+", ["page", "1"]),
-        ("page=0x10", ["page", "0x10"]),
         ("page=%EF%BC%91", ["page", "\u{ff11}"]),
-        ("page=18446744073709551616", ["page", "18446744073709551616"]),
-        ("page=99999999999999999999999999", ["page", "99999999999999999999999999"]),
-        ("per_page=0", ["per_page", "0"]),
-        ("per_page=-5", ["per_page", "-5"]),
-        ("per_page=x", ["per_page", "x"]),
-        ("per_page=00", ["per_page", "00"]),
+        ("page=+1", ["page", "1"]),
         ("per_page=18446744073709551616", ["per_page", "18446744073709551616"]),
-        ("page=1&page=2", ["page", "2"]),
         ("per_page=10&per_page=20", ["per_page", "20"]),
-        ("sport=golf&sport=tennis", ["sport", "tennis"]),
         ("state=texas&page=1&state=ohio", ["state", "ohio"]),
-        ("city=a&city=b", ["city", "b"]),
-        ("modified_since=2025-01-01&modified_since=2025-01-02", ["modified_since", "2025-01-02"]),
         ("snapshot=a&snapshot=b", ["snapshot", "b"]),
-        ("modified_since=yesterday", ["modified_since", "yesterday"]),
-        ("modified_since=2025-13-01", ["modified_since", "2025-13-01"]),
         ("modified_since=2025-02-30", ["modified_since", "2025-02-30"]),
-        ("modified_since=2025-1-1", ["modified_since", "2025-1-1"]),
-        ("modified_since=1738281600", ["modified_since", "1738281600"]),
-        ("modified_since=2025-01-31T25:00:00Z", ["modified_since", "2025-01-31T25:00:00Z"]),
         ("modified_since=2025-01-31T12:00:00%2B99:99", ["modified_since", "+99:99"]),
-        ("modified_since=2025-01-31x", ["modified_since", "2025-01-31x"]),
         ("p%61ge=0", ["page", "0"]),
     ] {
         let reply = server.get(&format!("{LIST}?{query}")).await;
@@ -88,16 +101,10 @@ async fn spellings_of_one_query_are_one_resource() {
         (
             "",
             &[
-                "?",
-                "?page=1",
-                "?per_page=50",
-                "?page=",
+                "?page=1&per_page=50",
                 "?per_page=&page=1&page=1",
                 "?sport=&state=&city=&modified_since=&snapshot=",
-                "?sport",
-                "?unknown=1",
-                "?&&",
-                "?_=17&utm_source=x&page=1",
+                "?&&_=17&utm_source=x&sport",
                 "?Page=0&PER_PAGE=-1",
             ][..],
         ),
@@ -155,16 +162,8 @@ async fn modified_since_is_understood_in_every_documented_form() {
     let day = middle.to_string()[..10].to_owned();
     let midnight = server.ok(&format!("{LIST}?modified_since={day}&per_page=100")).await;
     assert!((1..300).contains(&midnight.total()), "the day splits the listings");
-    for form in [
-        format!("{day}T00:00:00Z"),
-        format!("{day}T00:00:00"),
-        format!("{day}T00:00:00.000Z"),
-        format!("{day}T00:00:00%2B00:00"),
-        format!("{day}T00:00:00+00:00"),
-        format!("{day}T02:00:00%2B02:00"),
-        format!("{day}T02:00:00+02:00"),
-        format!("{day}T02%3A00%3A00%2B02%3A00"),
-    ] {
+    for form in ["T00:00:00", "T00:00:00.000Z", "T02:00:00%2B02:00", "T02:00:00+02:00", "T02%3A00%3A00%2B02%3A00"] {
+        let form = format!("{day}{form}");
         let reply = server.ok(&format!("{LIST}?modified_since={form}&per_page=100")).await;
         assert_eq!((reply.total(), reply.ids()), (midnight.total(), midnight.ids()), "{form}");
         list_is_the_origins(&server, origin, &format!("{LIST}?modified_since={form}")).await;
@@ -251,54 +250,4 @@ async fn options_is_answered_with_the_methods_that_there_are() {
     server.send(Method::OPTIONS, "/nothing", &[]).await.assert_problem(404, &["/nothing"]);
     server.raw_get("*").await.assert_problem(400, &["*"]);
     assert_eq!(asked(origin), [""; 0]);
-}
-
-#[tokio::test]
-async fn options_counts_against_the_limit_and_a_preflight_does_not() {
-    let setup = Setup::offline().set("rate_limit.requests_per_minute", "2");
-    let server = setup.start().await;
-    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
-    for left in ["r=1", "r=0"] {
-        assert_eq!(server.send(Method::OPTIONS, LIST, &preflight).await.status, 204);
-        let reply = server.send(Method::OPTIONS, LIST, &[]).await;
-        assert_eq!((reply.status, reply.the("ratelimit").contains(left)), (204, true), "{reply:?}");
-    }
-    server.send(Method::OPTIONS, LIST, &[]).await.assert_problem(429, &[]);
-    assert_eq!(server.send(Method::OPTIONS, LIST, &preflight).await.status, 204);
-}
-
-#[tokio::test]
-async fn paths_that_nobody_serves_are_404() {
-    let (origin, server) = shared_mirror(20).await;
-    for target in ["/index.html", "/listings.json", "/apix/listings.json", "/sitemap.xml", "/status", "/metrics"] {
-        server.get(target).await.assert_problem(404, &[]);
-    }
-    assert_eq!(asked(origin), [""; 0], "nothing outside of the pass-through is forwarded");
-}
-
-#[tokio::test]
-async fn a_pinned_snapshot_is_the_served_one_or_none() {
-    let (origin, server) = mirrored(120).await;
-    let old = server.snapshot().await;
-    let current = server.ok(&format!("{LIST}?snapshot={old}&per_page=40")).await;
-    let plain = server.ok(&format!("{LIST}?per_page=40")).await;
-    same_list(current.text(), plain.text(), "the pinned current snapshot");
-    assert_eq!((current.age(), current.the("mirror-snapshot")), (None, old.clone()));
-    for (rel, target) in current.links() {
-        assert!(rel == "license" || target.contains(&format!("snapshot={old}")), "{rel}: {target}");
-    }
-    assert!(!current.text().contains(&old), "the pin is no filter: it is not echoed");
-    server.ok(&format!("/api/sports.json?snapshot={old}")).await;
-
-    let (id, gone) = origin.world(|world| (world.ids()[3], world.ids()[9]));
-    origin.edit(|world| assert!(world.remove(gone) && world.touch(id)));
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != old }).await;
-    server.settled(&origin).await;
-    let new = server.snapshot().await;
-    for target in [LIST, "/api/sports.json"] {
-        for unknown in ["nonsense", "00000000000000000000000000000000"] {
-            server.get(&format!("{target}?snapshot={unknown}")).await.assert_problem(410, &[&new]);
-        }
-    }
 }

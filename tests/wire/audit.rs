@@ -9,16 +9,11 @@ use serde_json::{Value, json};
 
 use crate::client::plain_client;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
-use crate::harness::{Server, Setup, origin, origin_with, quiet, run, wait_until};
+use crate::dialects::Dialect;
+use crate::gap::mirrored;
+use crate::harness::{Server, Setup, each, origin, origin_with, quiet, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
-
-async fn mirrored(listings: usize, switches: Switches) -> (Origin, Server) {
-    let origin = origin_with(listings, switches).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
 
 /// The same, with every shape of a query confirmed.
 async fn examined(listings: usize) -> (Origin, Server) {
@@ -43,44 +38,31 @@ async fn is_equal(server: &Server, samples: u32) {
     assert!(said.contains("0 unanswered"), "{said}");
 }
 
-macro_rules! equal_on {
-    ($($name:ident: $change:expr;)*) => {
-        $(
-            #[tokio::test]
-            async fn $name() {
-                let mut switches = Switches::default();
-                let change: fn(&mut Switches) = $change;
-                change(&mut switches);
-                let (_origin, server) = mirrored(230, switches).await;
-                is_equal(&server, 60).await;
-            }
-        )*
-    };
-}
-
-equal_on! {
-    a_mirror_of_an_origin_with_the_defaults_is_equal: |_| {};
-    a_mirror_of_indented_bodies_under_a_prefix_is_equal: |s| {
-        s.pretty = true;
-        s.prefix = "/v1".into();
-        s.taxonomy_shape = TaxonomyShape::Nested;
-    };
-    a_mirror_of_answers_with_a_request_id_is_equal: |s| {
-        s.request_id = true;
-        s.etags = EtagStyle::None;
-        s.taxonomy_shape = TaxonomyShape::Array;
-    };
-    a_mirror_of_an_arbitrary_order_is_equal: |s| {
-        s.order = ItemOrder::Arbitrary(7);
-        s.empty_filters = EmptyFilters::Array;
-        s.request_id = true;
-    };
-    a_mirror_whose_terms_are_in_doubt_is_equal_where_it_answers_itself: |s| s.count_skew = 3;
+#[tokio::test]
+async fn a_mirror_is_equal_in_each_dialect_where_it_answers_itself() {
+    let dialects: [Dialect; 4] = [
+        ("the defaults", |_| {}),
+        ("indented bodies under a prefix", |s| {
+            (s.pretty, s.prefix, s.taxonomy_shape) = (true, "/v1".into(), TaxonomyShape::Nested);
+        }),
+        ("a request id, no tags, no order", |s| {
+            (s.request_id, s.etags, s.taxonomy_shape) = (true, EtagStyle::None, TaxonomyShape::Array);
+            (s.order, s.empty_filters) = (ItemOrder::Arbitrary(7), EmptyFilters::Array);
+        }),
+        ("terms in doubt", |s| s.count_skew = 3),
+    ];
+    each(dialects, async |(_, change)| {
+        let mut switches = Switches::default();
+        change(&mut switches);
+        let (_origin, server) = mirrored(230, switches).await;
+        is_equal(&server, 60).await;
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended() {
-    let (origin, server) = mirrored(330, Switches::default()).await;
+async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended_with_a_server_and_alone() {
+    let (origin, mut server) = mirrored(330, Switches::default()).await;
     let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
     origin.edit(|world| assert!(world.silent_change(last)));
     let before = server.snapshot().await;
@@ -98,6 +80,15 @@ async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended() {
     server.settled(&origin).await;
     list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
     is_equal(&server, 40).await;
+
+    server.down().await;
+    is_equal(&server, 40).await;
+    origin.edit(|world| assert!(world.silent_change(last)));
+    let (code, said) = audit(&server, 20).await;
+    assert!(code == 1 && said.contains(&format!("listing {last}, ")), "{code}: {said}");
+    is_equal(&server, 40).await;
+    server.restart().await;
+    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
 }
 
 #[tokio::test]
@@ -197,21 +188,6 @@ async fn without_an_answer_of_the_origin_there_is_no_parity() {
 }
 
 #[tokio::test]
-async fn alone_it_finds_and_mends_what_differs() {
-    let (origin, mut server) = mirrored(330, Switches::default()).await;
-    let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
-    server.down().await;
-    is_equal(&server, 40).await;
-    origin.edit(|world| assert!(world.silent_change(last)));
-    let (code, said) = audit(&server, 20).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains(&format!("listing {last}, ")), "{said}");
-    is_equal(&server, 40).await;
-    server.restart().await;
-    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
-}
-
-#[tokio::test]
 async fn an_audit_uses_a_tenth_of_the_budget() {
     let (origin, mut server) = mirrored(120, Switches::default()).await;
     server.restart_with("origin.requests_per_minute", "20").await;
@@ -220,11 +196,7 @@ async fn an_audit_uses_a_tenth_of_the_budget() {
     let before = origin.count();
     let accepted = server.admin(Method::POST, "/audit?samples=20").await;
     assert_eq!((accepted.status, accepted.the("location").as_str()), (202, "/audit"));
-    wait_until("the audit has used its share", || {
-        let used = origin.count() - before >= 2;
-        async move { used }
-    })
-    .await;
+    wait_until("the audit has used its share", || async { origin.count() - before >= 2 }).await;
     for _ in 0..4 {
         quiet(&origin).await;
     }

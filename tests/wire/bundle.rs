@@ -5,8 +5,8 @@ mod uploads;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::harness::minisign::{key, minisign};
 use crate::harness::{Setup, run};
 
 /// A directory with a bundle in it, and `data`, which stays away.
@@ -26,17 +26,12 @@ impl Desk {
         self.0.path().join(name)
     }
 
-    /// Makes a key with the tool; its public line.
     fn key(&self, name: &str) -> String {
-        let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
-        self.tool(&["-G", "-W", "-p", &public, "-s", &secret]);
-        fs::read_to_string(self.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
+        key(self.0.path(), name)
     }
 
     fn tool(&self, arguments: &[&str]) {
-        let output = Command::new("minisign").args(arguments).current_dir(self.0.path()).output();
-        let output = output.expect("the tool `minisign` is there: setup.sh installs it");
-        assert!(output.status.success(), "{output:?}");
+        assert!(minisign(self.0.path(), arguments), "{arguments:?}");
     }
 
     async fn bundle(&self, action: &[&str], name: &str, keys: &[&str]) -> (i32, String) {
@@ -47,15 +42,23 @@ impl Desk {
         assert!(!Path::new(&self.path("data")).exists(), "no data directory is needed");
         outcome
     }
+
+    /// The same, which has to end with this code and say all of these.
+    async fn says(&self, action: &[&str], name: &str, keys: &[&str], code: i32, named: &[&str]) -> String {
+        let (ended, said) = self.bundle(action, name, keys).await;
+        assert_eq!(ended, code, "{action:?} {name}: {said}");
+        for named in named {
+            assert!(said.contains(named), "{action:?} {name} says nothing of {named:?}: {said}");
+        }
+        said
+    }
 }
 
 #[tokio::test]
 async fn an_intact_bundle_is_verified_and_a_damaged_one_refused() {
     let desk = Desk::new();
     for name in ["bundle-v1.gsb", "bundle-v1-delta.gsb"] {
-        let (code, said) = desk.bundle(&["verify"], name, &[]).await;
-        assert_eq!(code, 0, "{said}");
-        assert!(said.contains("intact") && said.contains("not signed"), "{said}");
+        desk.says(&["verify"], name, &[], 0, &["intact", "not signed"]).await;
     }
     let mut bytes = fs::read(desk.path("bundle-v1.gsb")).unwrap();
     bytes[400] ^= 1;
@@ -65,10 +68,12 @@ async fn an_intact_bundle_is_verified_and_a_damaged_one_refused() {
         [("altered.gsb", "altered: part"), ("short.gsb", "truncated at byte 300"), ("none.gsb", "none.gsb")]
     {
         for action in ["verify", "inspect"] {
-            let (code, said) = desk.bundle(&[action], name, &[]).await;
-            assert_eq!(code, 1, "{said}");
-            assert!(said.contains(told), "{said}");
+            desk.says(&[action], name, &[], 1, &[told]).await;
         }
+    }
+    desk.says(&["verify", "--unknown"], "bundle-v1.gsb", &[], 64, &[]).await;
+    for key in ["RWQ", &format!("RW{}", "A".repeat(54))] {
+        desk.says(&["verify"], "bundle-v1.gsb", &[key], 64, &["trusted_keys"]).await;
     }
 }
 
@@ -76,40 +81,23 @@ async fn an_intact_bundle_is_verified_and_a_damaged_one_refused() {
 async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_configured() {
     let desk = Desk::new();
     let (trusted, other) = (desk.key("trusted"), desk.key("other"));
-    let name = "bundle-v1.gsb";
-    let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("is not signed"), "{said}");
-
+    let (verify, name) = (&["verify"], "bundle-v1.gsb");
+    desk.says(verify, name, &[&trusted], 1, &["is not signed"]).await;
     desk.tool(&["-S", "-s", "trusted.key", "-m", name, "-t", "of today"]);
-    let (code, said) = desk.bundle(&["verify"], name, &[&other, &trusted]).await;
-    assert_eq!(code, 0, "{said}");
     let shown = fs::read_to_string(desk.path("trusted.pub")).unwrap();
     let id = shown.lines().next().unwrap().rsplit(' ').next().unwrap();
-    assert!(said.contains(id) && said.contains("of today"), "{said}");
-    let (code, said) = desk.bundle(&["verify"], name, &[&other]).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("not trusted") && said.contains(id) && !said.contains("restart"), "{said}");
-    let (code, said) = desk.bundle(&["verify"], name, &[]).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("not verified"), "{said}");
-
+    desk.says(verify, name, &[&other, &trusted], 0, &[id, "of today"]).await;
+    let said = desk.says(verify, name, &[&other], 1, &["not trusted", id]).await;
+    assert!(!said.contains("restart"), "{said}");
+    desk.says(verify, name, &[], 0, &["not verified"]).await;
     // Intact in itself, but another one.
     fs::copy(desk.path("bundle-v1-delta.gsb"), desk.path(name)).unwrap();
-    let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("does not match"), "{said}");
-    let (code, said) = desk.bundle(&["inspect"], name, &[&trusted]).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("does not match"), "{said}");
+    desk.says(verify, name, &[&trusted], 1, &["does not match"]).await;
+    desk.says(&["inspect"], name, &[&trusted], 0, &["does not match"]).await;
     fs::write(desk.path("bundle-v1.gsb.minisig"), "nonsense").unwrap();
-    let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("not a minisign signature"), "{said}");
+    desk.says(verify, name, &[&trusted], 1, &["not a minisign signature"]).await;
     // None is required.
-    let (code, said) = desk.bundle(&["verify"], name, &[]).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("the signature file cannot be read"), "{said}");
+    desk.says(verify, name, &[], 0, &["the signature file cannot be read"]).await;
 }
 
 #[tokio::test]
@@ -126,40 +114,24 @@ async fn what_is_missing_and_what_is_no_bundle_is_said_before_signatures() {
             ("absent.gsb", "absent.gsb: correct the path"),
             ("none/absent.gsb", "none does not exist: create it, or correct the path"),
         ] {
-            let (code, said) = desk.bundle(&[action], name, &[&trusted]).await;
-            assert_eq!(code, 1, "{said}");
-            assert!(said.contains(told) && !said.contains("standard input"), "{said}");
+            let said = desk.says(&[action], name, &[&trusted], 1, &[told]).await;
+            assert!(!said.contains("standard input"), "{said}");
         }
     }
-    let (code, said) = desk.bundle(&["inspect"], "bundle-v1.gsb.minisig", &[]).await;
-    assert!(code == 1 && said.contains("this is a signature"), "{said}");
+    desk.says(&["inspect"], "bundle-v1.gsb.minisig", &[], 1, &["this is a signature"]).await;
+    fs::File::create(desk.path("large.gsb")).unwrap().set_len((4 << 30) + 1).unwrap();
+    for action in ["verify", "import"] {
+        desk.says(&[action], "large.gsb", &[], 1, &["may have 4294967296", "large.gsb"]).await;
+    }
 }
 
 #[tokio::test]
 async fn inspect_shows_what_is_in_a_bundle() {
     let desk = Desk::new();
-    let (code, said) = desk.bundle(&["inspect"], "bundle-v1.gsb", &[]).await;
-    assert_eq!(code, 0, "{said}");
-    for told in
-        ["12 listings", "2026-11-18", "CC BY 4.0", "Venues", "incremental", "not signed", "https://venues.example"]
-    {
-        assert!(said.contains(told), "{said} says nothing of {told}");
-    }
-    let (code, said) = desk.bundle(&["inspect", "--json"], "bundle-v1-delta.gsb", &[]).await;
-    assert_eq!(code, 0, "{said}");
+    let content = ["12 listings", "2026-11-18", "CC BY 4.0", "Venues", "incremental", "not signed"];
+    desk.says(&["inspect"], "bundle-v1.gsb", &[], 0, &[&content[..], &["https://venues.example"]].concat()).await;
+    let said = desk.says(&["inspect", "--json"], "bundle-v1-delta.gsb", &[], 0, &[]).await;
     let json: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
     assert_eq!((&json["kind"], &json["manifest"]["base"]["removed"]), (&"delta".into(), &1.into()), "{said}");
     assert_eq!(json["signature"]["state"], "none");
-}
-
-#[tokio::test]
-async fn a_wrong_command_line_or_configuration_ends_it_with_64() {
-    let desk = Desk::new();
-    let (code, said) = desk.bundle(&["verify", "--unknown"], "bundle-v1.gsb", &[]).await;
-    assert_eq!(code, 64, "{said}");
-    for key in ["RWQ", &format!("RW{}", "A".repeat(54))] {
-        let (code, said) = desk.bundle(&["verify"], "bundle-v1.gsb", &[key]).await;
-        assert_eq!(code, 64, "{said}");
-        assert!(said.contains("trusted_keys"), "{said}");
-    }
 }

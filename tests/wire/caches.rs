@@ -13,7 +13,7 @@ use sample_origin::{Cdn, CopyHeader, FaultRule, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
 use crate::harness::virtually::origin_with;
-use crate::harness::{Server, Setup, each, quiet, until, wait_until};
+use crate::harness::{Server, Setup, each, edit, quiet, until, wait_until};
 use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
@@ -273,12 +273,7 @@ async fn a_clock_that_is_behind_makes_no_answer_older_than_what_it_explains() {
         let origin = origin_with(230, Switches { clock_ahead: ahead, count_skew: 3, ..Switches::default() }).await;
         let server = Setup::mirror_of(&origin).start().await;
         server.settled(&origin).await;
-        let id = origin.world(World::ids)[30];
-        origin.edit(|world| assert!(world.touch(id)));
-        let before = server.snapshot().await;
-        server.refresh().await;
-        wait_until("the change shows", || async { server.snapshot().await != before }).await;
-        server.settled(&origin).await;
+        edit(&origin, &server, |world| assert!(world.touch(world.ids()[30]))).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         let about_terms = || origin.log().iter().filter(|seen| seen.path_and_query.contains("city=")).count();
         let asked = about_terms();

@@ -3,29 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sample_origin::World;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::raw;
 use crate::floods;
 use crate::harness::{Script, Server, Setup, Upstream, origin, shared_mirror, wait_until};
-
-#[tokio::test]
-async fn a_body_on_a_get_never_reaches_the_origin() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    origin.clear_log();
-    for head in ["Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"] {
-        for path in ["/api/regions.json", "/api/sports.json"] {
-            let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}");
-            let reply = raw(server.public, request.as_bytes()).await.expect("an answer");
-            assert_eq!(reply.status, 400, "{path} {head:?}: {reply:?}");
-            assert_eq!(reply.the("content-type"), "application/problem+json");
-        }
-    }
-    assert_eq!(origin.count(), 0, "{:?}", origin.log());
-}
 
 /// It is shorter than the preface of HTTP/2, for which a server could wait in vain.
 #[tokio::test]
@@ -47,37 +29,6 @@ async fn connect_and_upgrades_get_answers_of_ours() {
         Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
     let reply = raw(server.public, upgrade).await.expect("an answer");
     assert_eq!(reply.status, 200, "the upgrade is ignored (RFC 9110 section 7.8): {reply:?}");
-}
-
-#[tokio::test]
-async fn http2_with_prior_knowledge_gives_the_same_answers() {
-    let (origin, server) = shared_mirror(60).await;
-    let client = crate::client::client_builder()
-        .no_proxy()
-        .no_gzip()
-        .no_brotli()
-        .no_zstd()
-        .http2_prior_knowledge()
-        .build()
-        .unwrap();
-    let id = origin.world(World::ids)[3];
-    for target in
-        ["/api/listings.json?per_page=10".to_owned(), format!("/api/listings/{id}.json"), "/api/cities.json".into()]
-    {
-        let url = format!("http://{}{target}", server.public);
-        let plain = server.ok(&target).await;
-        let reply = client.get(&url).send().await.unwrap();
-        assert_eq!((reply.version(), reply.status().as_u16()), (http::Version::HTTP_2, 200));
-        let tag = reply.headers()["etag"].clone();
-        assert_eq!(tag.to_str().unwrap(), plain.etag());
-        assert_eq!(reply.bytes().await.unwrap(), plain.body);
-        let reply = client.get(&url).header("if-none-match", tag).send().await.unwrap();
-        assert_eq!(reply.status().as_u16(), 304);
-        assert!(reply.bytes().await.unwrap().is_empty());
-        let reply = client.head(&url).send().await.unwrap();
-        assert_eq!(reply.headers()["content-length"].to_str().unwrap(), plain.body.len().to_string());
-        assert!(reply.bytes().await.unwrap().is_empty());
-    }
 }
 
 /// A connection over HTTP/2.

@@ -45,11 +45,7 @@ async fn a_first_crawl_that_is_killed_again_and_again_goes_on_where_it_was() {
     let mut kills = Vec::new();
     for round in 0..5_u64 {
         let enough = origin.count() + if round == 0 { 4 } else { 110 };
-        wait_until("the crawl has got on", || {
-            let got_on = origin.count() >= enough;
-            async move { got_on }
-        })
-        .await;
+        wait_until("the crawl has got on", || async { origin.count() >= enough }).await;
         server.process.kill();
         kills.push(dead().await);
         server.restart().await;
@@ -109,9 +105,8 @@ async fn a_kill_during_a_refresh_leaves_the_old_snapshot_or_the_new_one() {
         server.refresh().await;
         let enough = 1 + 2 * round;
         let start = Instant::now();
-        wait_until("the refresh has begun", || {
-            let begun = origin.count() >= enough || start.elapsed() > Duration::from_secs(3);
-            async move { begun }
+        wait_until("the refresh has begun", || async {
+            origin.count() >= enough || start.elapsed() > Duration::from_secs(3)
         })
         .await;
         server.process.kill();

@@ -8,7 +8,8 @@ use sample_origin::{
 use crate::compare::{
     detail_is_the_origins, list_is_the_origins, slugs, taxonomies_are_the_origins, taxonomy_is_the_origins,
 };
-use crate::harness::{PUBLIC, Setup, origin_with};
+use crate::harness::virtually::origin_with;
+use crate::harness::{PUBLIC, Setup, each};
 
 /// The name of another base address of the origin.
 const ALIAS: &str = "https://api.venues.example/v2";
@@ -73,62 +74,53 @@ async fn is_understood(change: impl FnOnce(&mut Switches)) {
     assert_eq!(server.status().await["origin"]["state"], "unchanged");
 }
 
-macro_rules! dialects {
-    ($($name:ident: $change:expr;)*) => {
-        $(
-            #[tokio::test]
-            async fn $name() {
-                is_understood($change).await;
-            }
-        )*
-    };
+/// What is otherwise, and how the origin does it.
+pub type Dialect = (&'static str, fn(&mut Switches));
+
+#[tokio::test(start_paused = true)]
+async fn each_spelling_is_understood_and_its_refresh_is_cheap() {
+    let dialects: [Dialect; 13] = [
+        ("the defaults", |_| {}),
+        ("a prefix in front of api", |s| s.prefix = "/v1/public".into()),
+        ("escaped slashes", |s| s.api_url = ApiUrlStyle::EscapedSlashes),
+        ("relative addresses", |s| (s.api_url, s.prefix) = (ApiUrlStyle::Relative, "/v1".into())),
+        ("addresses under an alias", |s| s.api_url = ApiUrlStyle::Alias(ALIAS.into())),
+        ("indented bodies", |s| s.pretty = true),
+        ("taxonomies that are bare arrays", |s| s.taxonomy_shape = TaxonomyShape::Array),
+        ("nested taxonomies", |s| (s.taxonomy_shape, s.pretty) = (TaxonomyShape::Nested, true)),
+        ("terms with a title", |s| s.field_names = TermFields::TitleListingsCount),
+        ("terms with a label and a total", |s| s.field_names = TermFields::LabelTotal),
+        ("empty filters as an array", |s| s.empty_filters = EmptyFilters::Array),
+        ("empty lists of one page", |s| s.empty_pages = EmptyPages::One),
+        ("neither gzip nor Cache-Control", |s| (s.gzip, s.cache_control) = (false, None)),
+    ];
+    each(dialects, async |(_, change)| is_understood(change).await).await;
 }
 
-dialects! {
-    an_origin_with_the_defaults_is_understood: |_| {};
-    a_prefix_in_front_of_api_is_understood: |s| s.prefix = "/v1/public".into();
-    escaped_slashes_are_understood: |s| s.api_url = ApiUrlStyle::EscapedSlashes;
-    relative_addresses_are_understood: |s| {
-        s.api_url = ApiUrlStyle::Relative;
-        s.prefix = "/v1".into();
-    };
-    addresses_under_an_alias_are_understood: |s| s.api_url = ApiUrlStyle::Alias(ALIAS.into());
-    indented_bodies_are_understood: |s| s.pretty = true;
-    weak_entity_tags_are_understood: |s| s.etags = EtagStyle::Weak;
-    entity_tags_that_never_repeat_are_understood: |s| s.etags = EtagStyle::WithGeneratedAt;
-    answers_without_entity_tags_are_understood: |s| s.etags = EtagStyle::None;
-    taxonomies_that_are_bare_arrays_are_understood: |s| s.taxonomy_shape = TaxonomyShape::Array;
-    nested_taxonomies_are_understood: |s| {
-        s.taxonomy_shape = TaxonomyShape::Nested;
-        s.pretty = true;
-    };
-    terms_with_a_title_are_understood: |s| s.field_names = TermFields::TitleListingsCount;
-    terms_with_a_label_and_a_total_are_understood: |s| s.field_names = TermFields::LabelTotal;
-    empty_filters_as_an_array_are_understood: |s| s.empty_filters = EmptyFilters::Array;
-    empty_lists_of_one_page_are_understood: |s| s.empty_pages = EmptyPages::One;
-    a_request_id_in_every_answer_is_understood: |s| s.request_id = true;
-    a_request_id_without_entity_tags_is_understood: |s| {
-        s.request_id = true;
-        s.etags = EtagStyle::None;
-    };
-    stamps_that_stand_still_are_understood: |s| s.generated = Generated::everywhere(STANDS);
-    stamps_that_stand_still_without_entity_tags_are_understood: |s| {
-        (s.generated, s.etags) = (Generated::everywhere(STANDS), EtagStyle::None);
-    };
-    stamps_that_run_ahead_are_understood: |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400));
-    stamps_in_every_answer_are_understood: |s| s.generated = Generated::everywhere(GeneratedAt::Now);
-    no_stamps_at_all_are_understood: |s| s.generated = Generated::everywhere(GeneratedAt::Absent);
-    an_order_by_id_is_understood: |s| s.order = ItemOrder::ById;
-    an_order_by_name_is_understood: |s| s.order = ItemOrder::ByName;
-    an_arbitrary_order_is_understood: |s| s.order = ItemOrder::Arbitrary(7);
-    an_origin_without_gzip_and_cache_control_is_understood: |s| {
-        s.gzip = false;
-        s.cache_control = None;
-    };
+#[tokio::test(start_paused = true)]
+async fn each_stamp_tag_and_order_is_understood_and_its_refresh_is_cheap() {
+    let dialects: [Dialect; 13] = [
+        ("weak entity tags", |s| s.etags = EtagStyle::Weak),
+        ("entity tags that never repeat", |s| s.etags = EtagStyle::WithGeneratedAt),
+        ("no entity tags", |s| s.etags = EtagStyle::None),
+        ("a request id", |s| s.request_id = true),
+        ("a request id, no entity tags", |s| (s.request_id, s.etags) = (true, EtagStyle::None)),
+        ("stamps that stand still", |s| s.generated = Generated::everywhere(STANDS)),
+        ("the same without entity tags", |s| {
+            (s.generated, s.etags) = (Generated::everywhere(STANDS), EtagStyle::None);
+        }),
+        ("stamps that run ahead", |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400))),
+        ("stamps in every answer", |s| s.generated = Generated::everywhere(GeneratedAt::Now)),
+        ("no stamps at all", |s| s.generated = Generated::everywhere(GeneratedAt::Absent)),
+        ("an order by id", |s| s.order = ItemOrder::ById),
+        ("an order by name", |s| s.order = ItemOrder::ByName),
+        ("an arbitrary order", |s| s.order = ItemOrder::Arbitrary(7)),
+    ];
+    each(dialects, async |(_, change)| is_understood(change).await).await;
 }
 
 /// Terms in doubt are read through, so their answers are the origin's, too; only the cost may differ.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn counts_that_disagree_make_terms_doubtful_and_block_nothing() {
     let switches = Switches { count_skew: 3, ..Switches::default() };
     let origin = origin_with(120, switches).await;

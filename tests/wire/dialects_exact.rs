@@ -4,11 +4,13 @@
 
 use sample_origin::{
     ApiUrlStyle, CountStyle, EmptyFilters, EmptyPages, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle,
-    Origin, Switches, TaxonomyShape, TermFields, TermNames, World,
+    Origin, Switches, TaxonomyShape, TermFields, TermNames,
 };
 
 use crate::compare::{same_list, slugs, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};
+use crate::dialects::Dialect;
+use crate::harness::virtually::origin_with;
+use crate::harness::{PUBLIC, Server, Setup, each, edit};
 
 const LIST: &str = "/api/listings.json";
 const KINDS: [(&str, &str); 3] = [("sports", "sport"), ("states", "state"), ("cities", "city")];
@@ -56,75 +58,75 @@ async fn is_exact(change: impl FnOnce(&mut Switches)) {
     server.settled(&origin).await;
     every_filter_is_the_origins(&server, &origin).await;
 
-    let before = server.snapshot().await;
-    origin.edit(|world| {
+    edit(&origin, &server, |world| {
         let ids = world.ids();
         assert!(world.touch(ids[20]) && world.remove(ids[40]) && world.relocate(ids[60], "texarkana", Some("texas")));
         assert!(world.touch(ids[60]));
         world.insert_like(ids[80], "The New Park").unwrap();
-    });
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != before }).await;
-    server.settled(&origin).await;
+    })
+    .await;
     every_filter_is_the_origins(&server, &origin).await;
 }
 
-macro_rules! dialects {
-    ($($name:ident: $change:expr;)*) => {
-        $(
-            #[tokio::test]
-            async fn $name() {
-                is_exact($change).await;
-            }
-        )*
-    };
+#[tokio::test(start_paused = true)]
+async fn taxonomies_in_each_dialect_are_exact() {
+    let dialects: [Dialect; 9] = [
+        ("bare arrays, escaped slashes, other fields, no order", |s| {
+            (s.taxonomy_shape, s.api_url) = (TaxonomyShape::Array, ApiUrlStyle::EscapedSlashes);
+            (s.field_names, s.order) = (TermFields::LabelTotal, ItemOrder::Arbitrary(3));
+        }),
+        ("objects keyed by slug", |s| {
+            (s.taxonomy_shape, s.field_names) = (TaxonomyShape::Keyed, TermFields::TitleListingsCount);
+        }),
+        ("counts as strings", |s| s.counts = CountStyle::Text),
+        ("terms without counts", |s| s.counts = CountStyle::Absent),
+        ("a count that disagrees for one term", |s| s.skewed_term = Some("california".into())),
+        ("names in capitals", |s| s.term_names = TermNames::Capitals),
+        ("names with a trailing space", |s| s.term_names = TermNames::TrailingSpace),
+        ("saints that are spelled out", |s| s.term_names = TermNames::Saint),
+        ("nested, indented, without tags and gzip, under a prefix", |s| {
+            (s.pretty, s.prefix, s.gzip) = (true, "/v1/public".into(), false);
+            (s.taxonomy_shape, s.etags, s.order) = (TaxonomyShape::Nested, EtagStyle::None, ItemOrder::ById);
+        }),
+    ];
+    each(dialects, async |(_, change)| is_exact(change).await).await;
 }
 
-dialects! {
-    the_defaults_are_exact: |_| {};
-    nested_indented_without_tags_and_gzip_under_a_prefix_is_exact: |s| {
-        (s.pretty, s.prefix, s.gzip) = (true, "/v1/public".into(), false);
-        (s.taxonomy_shape, s.etags, s.order) = (TaxonomyShape::Nested, EtagStyle::None, ItemOrder::ById);
-    };
-    weak_tags_a_request_id_array_filters_and_names_in_order_are_exact: |s| {
-        (s.etags, s.request_id) = (EtagStyle::Weak, true);
-        (s.empty_filters, s.order) = (EmptyFilters::Array, ItemOrder::ByName);
-    };
-    bare_arrays_escaped_slashes_other_fields_and_no_order_are_exact: |s| {
-        (s.taxonomy_shape, s.api_url) = (TaxonomyShape::Array, ApiUrlStyle::EscapedSlashes);
-        (s.field_names, s.order) = (TermFields::LabelTotal, ItemOrder::Arbitrary(3));
-    };
-    objects_keyed_by_slug_are_exact: |s| {
-        (s.taxonomy_shape, s.field_names) = (TaxonomyShape::Keyed, TermFields::TitleListingsCount);
-    };
-    counts_as_strings_are_exact: |s| s.counts = CountStyle::Text;
-    terms_without_counts_are_exact: |s| s.counts = CountStyle::Absent;
-    a_count_that_disagrees_for_one_term_is_exact: |s| s.skewed_term = Some("california".into());
-    names_in_capitals_are_exact: |s| s.term_names = TermNames::Capitals;
-    names_with_a_trailing_space_are_exact: |s| s.term_names = TermNames::TrailingSpace;
-    saints_that_are_spelled_out_are_exact: |s| s.term_names = TermNames::Saint;
-    modified_without_offset_is_exact: |s| s.modified = ModifiedStyle::NoOffset;
-    modified_with_decimals_is_exact: |s| s.modified = ModifiedStyle::Fraction;
-    modified_as_a_day_is_exact: |s| s.modified = ModifiedStyle::Day;
-    modified_that_some_listings_lack_is_exact: |s| {
+#[tokio::test(start_paused = true)]
+async fn listings_in_each_dialect_are_exact() {
+    let dialects: [Dialect; 6] = [
+        ("the defaults", |_| {}),
+        ("weak tags, a request id, array filters, an order by name", |s| {
+            (s.etags, s.request_id) = (EtagStyle::Weak, true);
+            (s.empty_filters, s.order) = (EmptyFilters::Array, ItemOrder::ByName);
+        }),
+        ("modified without offset", |s| s.modified = ModifiedStyle::NoOffset),
+        ("modified with decimals", |s| s.modified = ModifiedStyle::Fraction),
+        ("modified as a day", |s| s.modified = ModifiedStyle::Day),
         // Read-through answers may be as old as the origin allows.
-        (s.modified, s.cache_control) = (ModifiedStyle::Gaps, Some("max-age=0".into()));
-    };
-    addresses_beside_the_taxonomy_are_exact: |s| {
-        (s.api_url, s.prefix) = (ApiUrlStyle::Sibling, "/v1".into());
-    };
-    addresses_with_dot_segments_are_exact: |s| {
-        (s.api_url, s.prefix) = (ApiUrlStyle::Dotted, "/v1".into());
-    };
-    stamps_that_stand_still_are_exact: |s| {
-        (s.generated, s.etags) = (Generated::everywhere(GeneratedAt::StandsStill(1_768_435_200)), EtagStyle::None);
-    };
-    stamps_that_run_ahead_are_exact: |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400));
-    an_empty_list_that_has_one_page_is_exact: |s| s.empty_pages = EmptyPages::One;
-    addresses_without_scheme_are_exact: |s| s.api_url = ApiUrlStyle::WithoutScheme;
+        ("modified that some listings lack", |s| {
+            (s.modified, s.cache_control) = (ModifiedStyle::Gaps, Some("max-age=0".into()));
+        }),
+    ];
+    each(dialects, async |(_, change)| is_exact(change).await).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn addresses_and_stamps_in_each_dialect_are_exact() {
+    let dialects: [Dialect; 6] = [
+        ("addresses beside the taxonomy", |s| (s.api_url, s.prefix) = (ApiUrlStyle::Sibling, "/v1".into())),
+        ("addresses with dot segments", |s| (s.api_url, s.prefix) = (ApiUrlStyle::Dotted, "/v1".into())),
+        ("addresses without scheme", |s| s.api_url = ApiUrlStyle::WithoutScheme),
+        ("stamps that stand still", |s| {
+            (s.generated, s.etags) = (Generated::everywhere(GeneratedAt::StandsStill(1_768_435_200)), EtagStyle::None);
+        }),
+        ("stamps that run ahead", |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400))),
+        ("an empty list that has one page", |s| s.empty_pages = EmptyPages::One),
+    ];
+    each(dialects, async |(_, change)| is_exact(change).await).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn entity_tags_that_change_alone_publish_nothing() {
     let origin = origin_with(230, Switches { etags: EtagStyle::Deployment(1), ..Switches::default() }).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -138,10 +140,6 @@ async fn entity_tags_that_change_alone_publish_nothing() {
         assert_eq!((server.snapshot().await, server.ok(LIST).await.etag()), (snapshot.clone(), page.etag()));
         assert_eq!(server.status().await["origin"]["state"], "unchanged");
     }
-    let id = origin.world(World::ids)[9];
-    origin.edit(|world| assert!(world.touch(id)));
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
-    server.settled(&origin).await;
+    edit(&origin, &server, |world| assert!(world.touch(world.ids()[9]))).await;
     every_filter_is_the_origins(&server, &origin).await;
 }

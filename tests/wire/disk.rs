@@ -183,6 +183,7 @@ async fn a_second_server_with_the_same_configuration_names_the_holder() {
         let (code, said) = run(&setup.arguments(&["serve"], &server.data_dir())).await;
         assert_eq!(code, 1, "{said}");
         assert!(said.contains(&server.process.pid().to_string()), "{said}");
+        assert_eq!(server.admin(Method::GET, "/livez").await.status, 200, "the first is not disturbed");
     }
     server.process.kill();
     server.setup = same;

@@ -9,8 +9,7 @@ mod life;
 
 use http::Method;
 
-use crate::client::Reply;
-use crate::harness::{Setup, each, mirrored, origin, shared_mirror};
+use crate::harness::{each, mirrored, shared_mirror};
 
 const NDJSON: &str = "/dumps/listings.ndjson";
 const CSV: &str = "/dumps/listings.csv";
@@ -112,46 +111,4 @@ async fn each_coding_of_a_dump_has_its_own_tag_and_says_the_same() {
         assert_eq!((without.header("content-encoding"), &without.body), (None, &plain.body));
     })
     .await;
-}
-
-#[tokio::test]
-async fn dumps_count_in_the_window_of_the_api() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).set("rate_limit.requests_per_minute", "3").start().await;
-    server.settled(&origin).await;
-    let first = server.ok(CSV).await;
-    assert_eq!(first.the("ratelimit-policy"), "\"default\";q=3;w=60");
-    server.ok("/api/listings.json").await;
-    assert_eq!(server.get_with(CSV, &[("if-none-match", &first.etag())]).await.status, 304);
-    let refused: Reply = server.get(CSV).await;
-    refused.assert_problem(429, &["3"]);
-    assert!(refused.header("retry-after").is_some());
-}
-
-#[tokio::test]
-async fn there_is_no_dump_before_there_is_a_snapshot_and_none_in_a_shield() {
-    let server = Setup::offline().start().await;
-    for path in ALL {
-        let none = server.get(path).await;
-        none.assert_problem(503, &["no snapshot"]);
-        assert!(none.the("retry-after").parse::<u64>().unwrap() > 0);
-    }
-    let origin = origin(20).await;
-    let shield = Setup::shield_of(&origin).start().await;
-    for path in ALL {
-        shield.get(path).await.assert_problem(404, &[path]);
-    }
-    assert_eq!(origin.count(), 0, "a path of ours is nothing to ask an origin for");
-}
-
-#[tokio::test]
-async fn without_pages_there_are_no_dumps_but_for_the_command() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).set("pages.enabled", "false").start().await;
-    server.settled(&origin).await;
-    for path in ALL {
-        server.get(path).await.assert_problem(404, &[path]);
-    }
-    let exported = server.admin(Method::GET, "/bundle?format=ndjson").await;
-    assert_eq!((exported.status, exported.text().lines().count()), (200, 20));
 }

@@ -3,7 +3,6 @@
 //! The names of those servers lead nowhere, so that only the proxy reaches them.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use ct_codecs::{Base64, Encoder as _};
@@ -15,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
 use crate::fleet::bucket::{Bucket, Fault};
-use crate::harness::openssl::{acceptor, certificate};
+use crate::harness::openssl::{certificate, in_front_of};
 use crate::harness::{Process, Script, Server, Setup, Upstream, origin, run, wait_until};
 
 const PATH: &str = "/api/other.json";
@@ -124,20 +123,6 @@ async fn plain() -> Upstream {
     Upstream::start(move |_| Script::new(200, body.clone()).with("Cache-Control", "no-store")).await
 }
 
-/// The same over TLS, with a certificate for [`NAME`].
-async fn secure(certificate: &Path, to: SocketAddr) -> SocketAddr {
-    let (acceptor, listener) = (acceptor(certificate), TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((tcp, _)) = listener.accept().await {
-            let Ok(mut client) = acceptor.accept(tcp).await else { continue };
-            let mut server = TcpStream::connect(to).await.unwrap();
-            let _ended = copy_bidirectional(&mut client, &mut server).await;
-        }
-    });
-    address
-}
-
 fn certified() -> TempDir {
     let dir = TempDir::new().unwrap();
     certificate(dir.path(), &format!("DNS:{NAME}"), &["-days", "2"]);
@@ -179,7 +164,7 @@ async fn an_http_origin_is_asked_in_absolute_form() {
 #[tokio::test]
 async fn an_https_origin_is_asked_through_a_tunnel() {
     let (web, dir) = (plain().await, certified());
-    let proxy = ForwardProxy::asking(secure(dir.path(), web.address()).await, Some("me:hunter2")).await;
+    let proxy = ForwardProxy::asking(in_front_of(web.address(), dir.path()).await, Some("me:hunter2")).await;
     let ca = dir.path().join("ca.pem");
     let setup = shield("https").set("origin.ca_file", ca.to_str().unwrap());
     let server = setup.set("origin.proxy", &proxy.url_of("me:hunter2")).start().await;

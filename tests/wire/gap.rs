@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sample_origin::{Origin, Switches};
+use sample_origin::{Origin, Switches, World};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -121,6 +121,26 @@ pub fn copy_all(from: &Path, to: &Path) {
     for name in names(from).iter().filter(|name| from.join(name).is_file()) {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
+}
+
+/// The bundles `old.gsb` and `new.gsb`, between which everything of `change` happened, and the mirror's snapshots and answers
+/// when it wrote them.
+pub struct Two {
+    pub desk: Desk,
+    pub ids: Vec<u64>,
+    pub old: (String, Everything),
+    pub new: (String, Everything),
+}
+
+pub async fn two(listings: usize, change: impl FnOnce(&mut World, &[u64])) -> Two {
+    let (origin, mirror) = mirrored(listings, Switches::default()).await;
+    let (desk, ids) = (Desk::new(), origin.world(World::ids));
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
+    let old = (mirror.snapshot().await, everything(&mirror).await);
+    edit(&origin, &mirror, |world| change(world, &ids)).await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
+    let new = (mirror.snapshot().await, everything(&mirror).await);
+    Two { desk, ids, old, new }
 }
 
 /// Target, entity tag and body of everything that a server has: lists, taxonomies, details.

@@ -8,6 +8,7 @@ mod aim;
 pub mod faults;
 pub mod haproxy;
 mod in_memory;
+pub mod minisign;
 pub mod nginx;
 pub mod openssl;
 pub mod postgres;
@@ -617,11 +618,7 @@ impl Server {
     pub async fn refreshed(&self, origin: &Origin) {
         let before = origin.count();
         self.refresh().await;
-        wait_until("a refresh reaches the origin", || {
-            let arrived = origin.count() > before;
-            async move { arrived }
-        })
-        .await;
+        wait_until("a refresh reaches the origin", || async { origin.count() > before }).await;
         quiet(origin).await;
     }
 

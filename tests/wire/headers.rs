@@ -4,7 +4,7 @@ use http::Method;
 use sample_origin::World;
 
 use crate::client::http2_client;
-use crate::harness::{PUBLIC, Setup, origin, shared_mirror, wait_until};
+use crate::harness::{PUBLIC, Setup, asked, origin, shared_mirror, wait_until};
 
 const EXPOSED: [&str; 13] = [
     "age",
@@ -23,7 +23,7 @@ const EXPOSED: [&str; 13] = [
 ];
 
 #[tokio::test]
-async fn every_answer_carries_cors_headers() {
+async fn every_answer_carries_cors_headers_and_says_that_its_type_is_right() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
@@ -39,12 +39,15 @@ async fn every_answer_carries_cors_headers() {
         "/api/regions.json".into(),
         "/nothing".into(),
         "/api/listings.json%00".into(),
+        "/api//".into(),
     ];
     for target in &targets {
+        assert_eq!(server.head(target).await.the("x-content-type-options"), "nosniff", "{target}");
         for origin in [None, Some(("origin", "https://page.example"))] {
             let reply = server.get_with(target, origin.as_slice()).await;
             assert_eq!(reply.the("access-control-allow-origin"), "*", "{target}");
             assert_eq!(reply.header("access-control-allow-credentials"), None, "{target}");
+            assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
             let exposed = reply.the("access-control-expose-headers").to_lowercase();
             let exposed: Vec<_> = exposed.split(',').map(str::trim).collect();
             for name in EXPOSED {
@@ -54,31 +57,35 @@ async fn every_answer_carries_cors_headers() {
     }
     let post = server.send(Method::POST, "/api/listings.json", &[("content-length", "0")]).await;
     assert_eq!(post.the("access-control-allow-origin"), "*");
-}
+    let tag = server.ok("/api/sports.json").await.etag();
+    let unchanged = server.get_with("/api/sports.json", &[("if-none-match", &tag)]).await;
+    assert_eq!((unchanged.status, unchanged.header("x-content-type-options")), (304, None));
+    for target in ["/", "/livez", "/status", "/metrics", "/snapshots", "/bundle", "/nothing"] {
+        let reply = server.admin(Method::GET, target).await;
+        assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
+    }
 
-#[tokio::test]
-async fn a_preflight_is_answered_for_a_day() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
+    // A preflight is answered for a day.
     origin.clear_log();
     for target in ["/api/listings.json?sport=golf", "/api/cities.json", "/api/listings/1.json"] {
-        let asked = [
+        let preflight = [
             ("origin", "https://page.example"),
             ("access-control-request-method", "GET"),
             ("access-control-request-headers", "if-none-match"),
         ];
-        let reply = server.send(Method::OPTIONS, target, &asked).await;
-        assert_eq!(reply.status, 204, "{target}: {reply:?}");
-        assert!(reply.body.is_empty());
-        assert_eq!(reply.the("access-control-allow-origin"), "*");
-        assert_eq!(reply.the("access-control-max-age"), "86400");
-        // The wildcard covers every field but this (the Fetch standard).
-        assert_eq!(reply.the("access-control-allow-headers"), "*, Authorization");
-        assert_eq!(reply.the("access-control-allow-methods"), "GET, HEAD", "{target}");
-        assert_eq!(reply.header("cache-status"), None);
+        let reply = server.send(Method::OPTIONS, target, &preflight).await;
+        assert_eq!((reply.status, reply.body.len(), reply.header("cache-status")), (204, 0, None), "{target}");
+        for (name, value) in [
+            ("access-control-allow-origin", "*"),
+            ("access-control-max-age", "86400"),
+            // The wildcard covers every field but this (the Fetch standard).
+            ("access-control-allow-headers", "*, Authorization"),
+            ("access-control-allow-methods", "GET, HEAD"),
+        ] {
+            assert_eq!(reply.the(name), value, "{target}");
+        }
     }
-    assert_eq!(origin.count(), 0);
+    assert_eq!(asked(&origin), [""; 0]);
 }
 
 #[tokio::test]
@@ -126,7 +133,7 @@ async fn links_lead_through_the_pages() {
 }
 
 #[tokio::test]
-async fn freshness_is_stated_as_promised() {
+async fn freshness_is_stated_as_promised_and_nginx_is_told_what_is_left() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).set("ttl", "5m").start().await;
     server.settled(&origin).await;
@@ -145,40 +152,12 @@ async fn freshness_is_stated_as_promised() {
             let date = |name: &str| httpdate::parse_http_date(&reply.the(name)).unwrap();
             let since = date("date").duration_since(date("mirror-confirmed")).unwrap().as_secs();
             assert!(since.abs_diff(age) <= 1, "{target}: Age {age}, confirmed {since} s before Date");
-        }
-    }
-    let list = server.ok("/api/listings.json").await;
-    let stated: jiff::Timestamp = list.json()["generated_at"].as_str().unwrap().parse().unwrap();
-    let confirmed = httpdate::parse_http_date(&list.the("mirror-confirmed")).unwrap();
-    let confirmed = jiff::Timestamp::try_from(confirmed).unwrap();
-    assert!(stated <= confirmed, "generated_at {stated} is later than {confirmed}");
-    assert_eq!(list.the("content-type").split(';').next(), Some("application/json"));
-}
-
-#[tokio::test]
-async fn freshness_follows_the_configuration() {
-    let origin = origin(20).await;
-    let setup = Setup::mirror_of(&origin).set("ttl", "90s").set("cache.stale_while_revalidate", "5s");
-    let server = setup.set("cache.stale_if_error", "1h").start().await;
-    server.settled(&origin).await;
-    let stated = server.ok("/api/listings.json").await.the("cache-control");
-    assert_eq!(stated, "public, max-age=90, stale-while-revalidate=5, stale-if-error=3600");
-}
-
-#[tokio::test]
-async fn nginx_is_told_what_is_left_of_the_freshness() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).set("ttl", "5m").start().await;
-    server.settled(&origin).await;
-    let id = origin.world(World::ids)[0];
-    for target in ["/api/listings.json?sport=golf", "/api/cities.json", &format!("/api/listings/{id}.json")] {
-        let reply = server.ok(target).await;
-        let tag = reply.etag();
-        let unchanged = server.get_with(target, &[("if-none-match", &tag)]).await;
-        assert_eq!(unchanged.status, 304);
-        for reply in [&reply, &server.head(target).await, &unchanged] {
-            let left: u64 = reply.the("x-accel-expires").parse().unwrap();
-            assert_eq!(left + reply.age().unwrap(), 300, "{target}: {reply:?}");
+            let unchanged = server.get_with(target, &[("if-none-match", &reply.etag())]).await;
+            assert_eq!(unchanged.status, 304);
+            for reply in [&reply, &server.head(target).await, &unchanged] {
+                let left: u64 = reply.the("x-accel-expires").parse().unwrap();
+                assert_eq!(left + reply.age().unwrap(), 300, "{target}: {reply:?}");
+            }
         }
     }
     let snapshot = server.snapshot().await;
@@ -187,6 +166,12 @@ async fn nginx_is_told_what_is_left_of_the_freshness() {
     for target in ["/api/listings.json?page=0", "/api/listings/1.json", "/nothing"] {
         assert_eq!(server.get(target).await.header("x-accel-expires"), None, "{target}");
     }
+    let list = server.ok("/api/listings.json").await;
+    let stated: jiff::Timestamp = list.json()["generated_at"].as_str().unwrap().parse().unwrap();
+    let confirmed = httpdate::parse_http_date(&list.the("mirror-confirmed")).unwrap();
+    let confirmed = jiff::Timestamp::try_from(confirmed).unwrap();
+    assert!(stated <= confirmed, "generated_at {stated} is later than {confirmed}");
+    assert_eq!(list.the("content-type").split(';').next(), Some("application/json"));
 }
 
 #[tokio::test]
@@ -204,42 +189,6 @@ async fn nginx_is_told_so_in_a_shield_where_the_freshness_is_ours() {
     let theirs = server.ok("/api/cities.json").await;
     assert_eq!(theirs.header("x-accel-expires"), None, "it would overrule them: {theirs:?}");
     assert_eq!(server.ok("/api/regions.json").await.header("x-accel-expires"), None);
-}
-
-#[tokio::test]
-async fn no_browser_guesses_what_a_body_is() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    let id = origin.world(World::ids)[0];
-    for target in [
-        "/api/listings.json".to_owned(),
-        format!("/api/listings/{id}.json"),
-        "/api/listings.json?page=0".into(),
-        "/api/regions.json".into(),
-        "/changes.json".into(),
-        "/nothing".into(),
-        "/api//".into(),
-    ] {
-        for reply in [server.get(&target).await, server.head(&target).await] {
-            assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
-        }
-    }
-    let tag = server.ok("/api/sports.json").await.etag();
-    let unchanged = server.get_with("/api/sports.json", &[("if-none-match", &tag)]).await;
-    assert_eq!((unchanged.status, unchanged.header("x-content-type-options")), (304, None));
-    for target in ["/", "/livez", "/status", "/metrics", "/snapshots", "/bundle", "/nothing"] {
-        let reply = server.admin(Method::GET, target).await;
-        assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
-    }
-}
-
-#[tokio::test]
-async fn a_bundle_is_for_saving() {
-    let (_origin, server) = shared_mirror(20).await;
-    let snapshot = server.snapshot().await;
-    let bundle = server.admin(Method::GET, "/bundle").await;
-    assert_eq!(bundle.the("content-disposition"), format!("attachment; filename=\"{snapshot}.gsb\""));
 }
 
 #[tokio::test]
@@ -303,6 +252,9 @@ async fn the_admin_pages_are_on_the_admin_listener() {
         let request = crate::client::client_builder().no_proxy().build().unwrap();
         request.post(format!("http://{}/refresh", server.admin)).header(name, value).send()
     };
+    let bundle = server.admin(Method::GET, "/bundle").await;
+    let name = format!("attachment; filename=\"{}.gsb\"", server.snapshot().await);
+    assert_eq!(bundle.the("content-disposition"), name, "it is for saving");
     for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example")] {
         let status = foreign(name, value).await.unwrap().status().as_u16();
         assert!((400..500).contains(&status), "{name}: {value} was answered {status}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Reply, drip, http2_client, parse, raw};
+use crate::client::{Reply, drip, http2_client, parse, raw, raw_and_no_more};
 use crate::harness::{PATIENCE, Script, Server, Setup, Upstream};
 
 const LIST: &str = "/api/listings.json";
@@ -249,6 +249,11 @@ async fn whoever_speaks_something_else_is_told_at_once() {
     // A start like HTTP/2 that is none keeps to the bounds of HTTP/1.
     let long = format!("PRIVATE /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(1 << 20));
     assert_eq!(send(server.public, &long).await.status, 414);
+    for odd in ["\r\n\r\n\r\n", "GET\r\n\r\n", "GET /api/listings.json HTTP/9.9\r\nHost: a\r\n\r\n"] {
+        let reply = raw_and_no_more(server.public, odd.as_bytes()).await;
+        assert!(reply.is_none_or(|reply| (400..600).contains(&reply.status)), "{odd:?}");
+    }
+    assert_eq!(send(server.public, &line_of(100)).await.status, 200, "it goes on serving");
 }
 
 #[tokio::test]

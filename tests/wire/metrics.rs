@@ -47,31 +47,24 @@ fn promtool(metrics: &str) -> String {
 }
 
 #[tokio::test]
-async fn promtool_has_nothing_to_say_of_a_mirror_and_of_a_shield() {
+async fn promtool_has_nothing_to_say_of_a_mirror_and_of_a_shield_whatever_is_accepted() {
     let origin = origin(60).await;
     for setup in [Setup::mirror_of(&origin), Setup::shield_of(&origin), Setup::offline()] {
         let server = setup.start().await;
         for target in ["/api/listings.json", "/api/listings.json", "/api/nothing", "/nothing"] {
             server.get(target).await;
         }
-        let reply = metrics(&server, None).await;
-        assert_eq!(reply.the("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-        let text = reply.text();
-        assert_eq!(promtool(text), "", "{text}");
-        assert!(text.contains("# TYPE grandstand_answers_total counter\n"), "{text}");
+        for accept in [None, Some(PROMETHEUS), Some("application/openmetrics-text"), Some("*/*")] {
+            let reply = metrics(&server, accept).await;
+            assert_eq!(reply.the("content-type"), "text/plain; version=0.0.4; charset=utf-8", "{accept:?}");
+            let text = reply.text();
+            assert_eq!(promtool(text), "", "{text}");
+            assert!(text.contains("# TYPE grandstand_answers_total counter\n"), "{text}");
+            assert!(sample(text, "grandstand_limit_evicted_total") >= 0.0, "{accept:?}");
+        }
+        let head = server.admin(Method::HEAD, "/metrics").await;
+        assert_eq!((head.status, head.body.len()), (200, 0));
     }
-}
-
-#[tokio::test]
-async fn whatever_a_scraper_accepts_it_gets_the_text_format() {
-    let server = Setup::offline().start().await;
-    for accept in [PROMETHEUS, "application/openmetrics-text", "*/*"] {
-        let reply = metrics(&server, Some(accept)).await;
-        assert_eq!(reply.the("content-type"), "text/plain; version=0.0.4; charset=utf-8", "{accept}");
-        assert!(sample(reply.text(), "grandstand_limit_evicted_total") >= 0.0);
-    }
-    let head = server.admin(Method::HEAD, "/metrics").await;
-    assert_eq!((head.status, head.body.len()), (200, 0));
 }
 
 #[tokio::test]

@@ -135,6 +135,13 @@ async fn each_row_is_answered_by_the_meaning_that_the_origin_has_and_another_one
                 ours.assert_problem(ours.status, &[]);
             }
         }
+        // A client that reads until a page is empty, or refused, gets what the origin would give.
+        for size in ["", "&per_page=100", "&per_page=250", "&per_page=7&sport=golf"] {
+            for page in 1..=12 {
+                let target = format!("{LIST}?page={page}{size}");
+                assert_eq!(of_ours(&ask(&server, &target).await), of_the_origin(&origin, &target), "{name} {target}");
+            }
+        }
         // A client that names the snapshot gets the meaning, too.
         let pin = server.snapshot().await;
         for (row, target) in rows(&origin).into_iter().filter(|(row, _)| is_found(row) && *row != "id-word") {
@@ -163,6 +170,16 @@ async fn the_meanings_travel_in_bundles_and_without_them_the_table_counts() {
     let server = examined(&origin).await;
     let without = Setup::mirror_of(&origin).start().await;
     without.settled(&origin).await;
+    origin.clear_log();
+    assert_eq!(without.ok(&format!("{LIST}?sport=quidditch")).await.total(), 0);
+    assert_eq!(without.ok(&format!("{LIST}?page=9999")).await.json()["items"], json!([]));
+    assert_eq!(without.ok(&format!("{LIST}?per_page=101")).await.json()["per_page"], 100);
+    for query in ["page=0", "page=2.0", "sport=a&sport=b", "modified_since=yesterday"] {
+        let refused = without.get(&format!("{LIST}?{query}")).await;
+        assert_eq!((refused.status, refused.the("cache-control").as_str()), (400, "no-store"), "{query}");
+    }
+    assert_eq!(without.get("/api/listings/x.json").await.status, 404);
+    assert!(origin.log().iter().all(|seen| !seen.path_and_query.contains("quidditch")));
     let desk = Desk::new();
     for (server, file) in [(&server, "with.gsb"), (&without, "without.gsb")] {
         desk.does(&server.setup, &server.data_dir(), &["export"], file).await;
@@ -184,23 +201,6 @@ async fn the_meanings_travel_in_bundles_and_without_them_the_table_counts() {
         let respelled = offline.ok(&format!("{LIST}?sport=Golf")).await;
         assert_eq!((respelled.total(), respelled.the("cache-control").as_str()), (0, "no-store"));
     }
-}
-
-/// A client that reads until a page is empty, or refused, gets what the origin would give.
-#[tokio::test(start_paused = true)]
-async fn a_walk_has_one_meaning() {
-    each(personalities().into_iter().map(|(name, _, _)| name), async |name| {
-        let (_, switches, _) = personalities().into_iter().find(|(named, _, _)| *named == name).unwrap();
-        let origin = origin_with(330, switches).await;
-        let server = examined(&origin).await;
-        for size in ["", "&per_page=100", "&per_page=250", "&per_page=7&sport=golf"] {
-            for page in 1..=12 {
-                let target = format!("{LIST}?page={page}{size}");
-                assert_eq!(of_ours(&ask(&server, &target).await), of_the_origin(&origin, &target), "{name} {target}");
-            }
-        }
-    })
-    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,21 +257,4 @@ async fn a_meaning_that_changes_is_found_and_meanwhile_read_through() {
     origin.clear_log();
     assert_eq!(ask(&server, &format!("{LIST}?page=0&per_page=3")).await.status, 200);
     assert!(origin.log().iter().all(|seen| !seen.path_and_query.contains("per_page=3")), "it is found");
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_examples_the_table_counts() {
-    let origin = origin_with(130, switches("strict")).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    origin.clear_log();
-    assert_eq!(server.ok(&format!("{LIST}?sport=quidditch")).await.total(), 0);
-    assert_eq!(server.ok(&format!("{LIST}?page=9999")).await.json()["items"], json!([]));
-    assert_eq!(server.ok(&format!("{LIST}?per_page=101")).await.json()["per_page"], 100);
-    for query in ["page=0", "page=2.0", "sport=a&sport=b", "modified_since=yesterday"] {
-        let refused = server.get(&format!("{LIST}?{query}")).await;
-        assert_eq!((refused.status, refused.the("cache-control").as_str()), (400, "no-store"), "{query}");
-    }
-    assert_eq!(server.get("/api/listings/x.json").await.status, 404);
-    assert!(origin.log().iter().all(|seen| !seen.path_and_query.contains("quidditch")));
 }

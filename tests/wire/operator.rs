@@ -9,9 +9,11 @@ use sample_origin::FaultRule;
 use serde_json::Value;
 
 use crate::client::{Reply, header_map, plain_client};
-use crate::harness::{Server, Setup, edit, origin, wait_until};
+use crate::compare::list_is_the_origins;
+use crate::harness::{Server, Setup, edit, origin, run, wait_until};
 use crate::origin_faults::Fault;
 
+const LIST: &str = "/api/listings.json";
 const TOKEN: &str = "0123456789abcdef0123";
 const FILES: [&str; 9] = [
     "/",
@@ -39,12 +41,37 @@ async fn findings(server: &Server) -> Vec<Value> {
     server.status().await["findings"].as_array().unwrap().clone()
 }
 
+/// `grandstand status` of an unhealthy mirror.
+async fn status_fails_and_says_why_first(server: &Server) {
+    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.contains(" s (limit 3 s): the origin cannot be reached"), "{reason}");
+    let status = async |words: &[&str]| run(&server.setup.arguments(words, &server.data_dir())).await;
+    let (code, said) = status(&["status"]).await;
+    let first = "grandstand unhealthy (mirror)\n  problem    data not confirmed for ";
+    assert!(code == 1 && said.starts_with(first), "{code} {said}");
+    let (code, said) = status(&["status", "--json"]).await;
+    assert!(code == 1 && serde_json::from_str::<Value>(&said).is_ok(), "{code} {said}");
+    assert_eq!(status(&["status", "--ready"]).await, (0, "ready\n".to_owned()), "it answers clients all the same");
+    // Without data it cannot be healthy.
+    let empty = Setup::offline().start().await;
+    let at = async |words: &[&str]| {
+        let admin = empty.admin.to_string();
+        run(&[words, &["--admin", &admin]].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()).await
+    };
+    let (code, said) = at(&["status", "--ready"]).await;
+    assert!(code == 1 && said.starts_with("no snapshot has been imported yet, "), "{code} {said}");
+    let (code, said) = at(&["status"]).await;
+    let first = "grandstand unhealthy (offline)\n  problem    no snapshot has been imported yet, ";
+    assert!(code == 1 && said.starts_with(first), "{code} {said}");
+}
+
 #[tokio::test]
-async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
+async fn a_server_whose_origin_stopped_says_why_and_what_to_do_and_goes_on_serving() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).set("ttl", "1s").start().await;
     server.ready().await;
     wait_until("nothing is wrong", || async { findings(&server).await.is_empty() }).await;
+    let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);
 
     origin.shutdown().await;
     wait_until("it says why at once", || async { server.finding("origin-fails").await.is_some() }).await;
@@ -59,22 +86,17 @@ async fn a_server_whose_origin_stopped_says_why_and_what_to_do() {
     let metrics = server.admin(Method::GET, "/metrics").await.text().to_owned();
     assert!(metrics.contains("grandstand_finding{name=\"origin-fails\"} 1\n"), "{metrics}");
     assert_eq!(server.process.said().matches("origin-fails").count(), 2, "once as a finding, once as unhealthy");
+    status_fails_and_says_why_first(&server).await;
+    let (stale, status) = (server.ok(LIST).await, server.status().await);
+    assert_eq!((stale.etag(), stale.ids()), (page.etag(), page.ids()));
+    assert!(stale.age().unwrap() >= 3 && stale.the("cache-status").starts_with("grandstand; hit; ttl=-"), "{stale:?}");
+    assert!(status["origin"]["state"] == "could-not-be-asked" && !status["last_error"].is_null(), "{status:#}");
+    assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200, "it can serve, so it is ready");
+    origin.edit(|world| assert!(world.touch(world.ids()[50])));
     origin.restart().await.unwrap();
-    wait_until("it is healthy", || async { server.status().await["state"] == "healthy" }).await;
-}
-
-#[tokio::test]
-async fn an_empty_offline_server_says_how_it_gets_data_and_a_shield_needs_none() {
-    let offline = Setup::offline().start().await;
-    let first = findings(&offline).await.remove(0);
-    let what = first["text"].as_str().unwrap();
-    assert!(what.starts_with("no snapshot has been imported yet, and origin.url is not set"), "{what}");
-    assert_eq!(first["name"], "no-data");
-    assert!(first["unhealthy"] == true && first["todo"].as_str().unwrap().contains("bundle import"), "{first}");
-    let origin = origin(20).await;
-    let shield = Setup::shield_of(&origin).start().await;
-    shield.get("/api/sports.json").await;
-    assert_eq!(findings(&shield).await, Vec::<Value>::new());
+    wait_until("it is healthy", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
+    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
+    list_is_the_origins(&server, &origin, LIST).await;
 }
 
 #[tokio::test]
@@ -110,32 +132,6 @@ async fn a_rollback_is_told_of_with_the_request_that_ends_it() {
 }
 
 #[tokio::test]
-async fn what_is_held_back_is_told_of_with_the_request_that_accepts_it() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
-    let left = origin.world(sample_origin::World::len);
-    server.refresh().await;
-    wait_until("something is held back", || async { !server.status().await["held"].is_null() }).await;
-    let told = findings(&server).await.remove(0);
-    assert_eq!((&told["name"], &told["unhealthy"]), (&"held-back".into(), &true.into()), "{told}");
-    let text = told["text"].as_str().unwrap();
-    let lost = 60 - left as u64;
-    assert!(text.contains(&format!("{lost} of 60 listings would vanish")) && text.contains("by state: "), "{text}");
-    let held = server.status().await["held"].clone();
-    let count = |of: &str| held[of].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>();
-    assert_eq!(
-        (count("sports"), count("states"), held["vanishing"].as_array().unwrap().len()),
-        (lost, lost, 20),
-        "{held}"
-    );
-    assert!(held["vanishing"][0]["name"].as_str().is_some_and(|name| !name.is_empty()), "{held}");
-    assert_eq!(press(&server, Method::POST, "/snapshots/accept", &[]).await.status, 202);
-    wait_until("it is published", || async { server.status().await["listings"] == left as u64 }).await;
-}
-
-#[tokio::test]
 async fn the_requests_of_its_buttons_want_the_token_and_other_sites_send_none() {
     let server = Setup::offline().set("admin.token", TOKEN).start().await;
     let refused = press(&server, Method::DELETE, "/cache", &[]).await;
@@ -153,6 +149,8 @@ async fn the_requests_of_its_buttons_want_the_token_and_other_sites_send_none() 
         let foreign = plain_client().get(url).header("host", "evil.test").send().await.unwrap();
         assert_eq!(foreign.status(), 403, "{target}");
     }
+    let purge = plain_client().delete(format!("http://{}/cache", server.admin)).bearer_auth(TOKEN);
+    assert_eq!(purge.header("host", "evil.test").send().await.unwrap().status(), 403);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{list_is_the_origins, taxonomies_are_the_origins};
 use crate::harness::virtually::origin_with;
-use crate::harness::{Server, Setup, wait_until};
+use crate::harness::{Server, Setup, each, wait_until};
 
 const LIST: &str = "/api/listings.json";
 /// Enough pages for a whole reading to show in the counts.
@@ -66,23 +66,15 @@ async fn changes_cost(order: ItemOrder, most: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_an_order_by_id_changes_are_placed_without_reading_every_page() {
-    changes_cost(ItemOrder::ById, PAGES / 2).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn in_an_order_by_modified_changes_are_placed_without_reading_every_page() {
-    changes_cost(ItemOrder::ByModifiedDesc, PAGES / 2).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn in_an_order_by_name_changes_are_placed_without_reading_every_page() {
-    changes_cost(ItemOrder::ByName, PAGES / 2).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_order_that_nothing_explains_is_read_page_by_page() {
-    changes_cost(ItemOrder::Arbitrary(5), PAGES + 10).await;
+async fn changes_are_placed_without_reading_every_page_in_an_order_that_something_explains() {
+    let few = PAGES / 2;
+    let orders = [
+        (ItemOrder::ById, few),
+        (ItemOrder::ByModifiedDesc, few),
+        (ItemOrder::ByName, few),
+        (ItemOrder::Arbitrary(5), PAGES + 10),
+    ];
+    each(orders, async |(order, most)| changes_cost(order, most).await).await;
 }
 
 #[tokio::test(start_paused = true)]

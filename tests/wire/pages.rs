@@ -202,6 +202,10 @@ async fn pages_are_confined_and_documents_typed() {
             _ => None,
         };
         assert_eq!(reply.header("content-security-policy"), policy, "{target}");
+        let refused = server.send(Method::POST, target, &[]).await;
+        refused.assert_problem(405, &["POST"]);
+        assert_eq!(refused.the("allow"), "GET, HEAD, OPTIONS", "{target}");
+        assert_eq!(server.send(Method::OPTIONS, target, &[]).await.status, 204, "{target}");
     }
     // Where the widget is framed, so are its errors.
     let refused = server.send(http::Method::DELETE, "/embed", &[("accept", "text/html")]).await;
@@ -342,30 +346,6 @@ async fn the_viewer_is_sent_as_it_is_stored_or_decoded_and_is_the_same_thing() {
 }
 
 #[tokio::test]
-async fn without_data_a_page_says_so_and_what_only_shows_data_is_503() {
-    let server = Setup::offline().start().await;
-    for target in ["/", "/docs", "/openapi.json", "/robots.txt", "/favicon.svg", "/favicon.ico"] {
-        let reply = page(&server, target).await;
-        assert_eq!(reply.header("mirror-snapshot"), None, "{target}");
-    }
-    assert!(page(&server, "/").await.text().contains("no copy of the data yet"));
-    for target in [
-        "/explore",
-        "/explore?state=texas",
-        "/explore?q=a",
-        "/embed",
-        "/explore/points.json",
-        "/schema/listing.json",
-        "/schema/detail.json",
-        "/llms.txt",
-    ] {
-        let reply = server.get(target).await;
-        reply.assert_problem(503, &["snapshot"]);
-        assert!(reply.the("retry-after").parse::<u32>().unwrap() > 0, "{target}");
-    }
-}
-
-#[tokio::test]
 async fn the_schemas_and_the_description_have_the_fields_of_the_data() {
     let (_origin, server) = shared_mirror(60).await;
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -398,32 +378,6 @@ async fn the_schemas_and_the_description_have_the_fields_of_the_data() {
         ["`review_count`", "/changes.json?since=", "If-None-Match", "display names", listing["name"].as_str().unwrap()]
     {
         assert!(llms.text().contains(expected), "{expected} is missing: {}", llms.text());
-    }
-}
-
-#[tokio::test]
-async fn a_shield_has_pages_without_data_and_asks_nobody_for_them() {
-    let origin = origin(60).await;
-    let server = Setup::shield_of(&origin).start().await;
-    let front = page(&server, "/").await;
-    assert!(!front.text().contains("dumps/") && !front.text().contains("changes.json"), "it has none");
-    for target in ["/docs", "/openapi.json"] {
-        page(&server, target).await;
-    }
-    for target in ["/explore", "/schema/listing.json", "/schema/detail.json", "/llms.txt"] {
-        server.get(target).await.assert_problem(404, &[target]);
-    }
-    assert_eq!(origin.count(), 0);
-}
-
-#[tokio::test]
-async fn pages_that_are_turned_off_are_unknown_paths() {
-    let server = Setup::offline().set("pages.enabled", "false").start().await;
-    for target in
-        ["/", "/docs", "/openapi.json", "/explore", "/schema/listing.json", "/llms.txt", "/robots.txt", "/favicon.svg"]
-    {
-        let reply = server.get_with(target, &[HTML]).await;
-        reply.assert_problem(404, &[target]);
     }
 }
 
@@ -492,27 +446,6 @@ async fn a_page_lies_below_the_path_of_the_public_url_and_without_its_slash_lead
         let moved = server.get_with(target, &[HTML]).await;
         assert_eq!((moved.status, moved.the("location")), (301, to.to_owned()), "{target}");
     }
-}
-
-#[tokio::test]
-async fn methods_and_bodies_are_those_of_the_api() {
-    let server = Setup::offline().start().await;
-    for target in ["/", "/docs", "/openapi.json"] {
-        let refused = server.send(Method::POST, target, &[]).await;
-        refused.assert_problem(405, &["POST"]);
-        assert_eq!(refused.the("allow"), "GET, HEAD, OPTIONS");
-        assert_eq!(server.send(Method::OPTIONS, target, &[]).await.status, 204);
-    }
-}
-
-#[tokio::test]
-async fn the_documentation_and_the_finder_take_nothing_of_the_limit_of_the_api() {
-    let server = mirrored_by(20, |setup| setup.set("rate_limit.requests_per_minute", "1")).await.1;
-    for target in ["/openapi.json", "/docs", "/explore?q=golf", "/explore?q=golf+course"] {
-        page(&server, target).await;
-    }
-    server.ok("/api/sports.json").await;
-    assert_eq!(server.get("/api/sports.json").await.status, 429);
 }
 
 #[tokio::test]
@@ -673,9 +606,15 @@ async fn a_city_and_a_place_are_chosen_by_their_names() {
 }
 
 #[tokio::test]
-async fn a_page_follows_the_snapshot_and_its_tag_changes_with_it() {
+async fn a_page_and_a_dump_follow_the_snapshot_and_their_tags_change_with_it() {
     let (origin, server) = mirrored(60).await;
     let before = page(&server, "/").await;
+    let dumps = ["/dumps/listings.ndjson", "/dumps/listings.csv?sport=baseball"];
+    let before_of = [server.ok(dumps[0]).await, server.ok(dumps[1]).await];
+    server.refreshed(&origin).await;
+    for (dump, before) in dumps.iter().zip(&before_of) {
+        assert_eq!(server.ok(dump).await.etag(), before.etag(), "a confirmed snapshot keeps {dump}");
+    }
     let robots = page(&server, "/robots.txt").await.etag();
     crate::harness::edit(&origin, &server, |world| assert!(world.remove(world.ids()[0]))).await;
     let after = page(&server, "/").await;
@@ -683,6 +622,12 @@ async fn a_page_follows_the_snapshot_and_its_tag_changes_with_it() {
     assert_ne!(before.etag(), after.etag());
     assert_eq!(after.the("mirror-snapshot"), server.snapshot().await);
     assert_eq!(page(&server, "/robots.txt").await.etag(), robots);
+    for (dump, before) in dumps.iter().zip(&before_of) {
+        let after = server.ok(dump).await;
+        assert_eq!(after.the("mirror-snapshot"), server.snapshot().await, "{dump}");
+        assert_ne!(after.etag(), before.etag(), "{dump}");
+    }
+    assert_ne!(server.ok(dumps[0]).await.body, before_of[0].body);
     wait_until("the index follows, too", || async { server.get("/").await.json()["data"]["listings"] == 59 }).await;
 }
 
@@ -731,8 +676,6 @@ async fn people_get_pages_of_errors_and_programs_get_documents() {
         let reply = server.get_with(target, &[HTML]).await;
         assert_eq!(reply.the("content-type"), "application/problem+json", "{target}");
     }
-    let plain = Setup::offline().set("pages.enabled", "false").start().await;
-    plain.get_with("/nothing", &[HTML]).await.assert_problem(404, &[]);
 }
 
 #[tokio::test]

@@ -79,33 +79,6 @@ async fn ipv4_and_ipv6_share_a_port_and_one_ipv6_address_serves_both() {
         let livez = format!("http://{}/livez", at(server.admin.port()));
         assert_eq!(plain_client().get(livez).send().await.unwrap().status(), 200, "{host}");
     }
-    let dir = tempfile::tempdir().unwrap();
-    let mixed = Setup::offline().set("listen", "0.0.0.0:8080").set("admin.listen", "[::]:8080");
-    let (code, said) = run(&mixed.arguments(&["check"], dir.path())).await;
-    assert!(code == 64 && said.contains("collides with"), "{said}");
-}
-
-#[tokio::test]
-async fn an_offline_server_without_data_says_that_it_has_no_origin() {
-    let no_source = "no snapshot has been imported yet, and origin.url is not set";
-    let mut server = Setup::offline().start().await;
-    wait_until("the log says it", || async { server.process.said().contains(no_source) }).await;
-    let said = server.process.said();
-    let line = said.lines().find(|line| line.contains(no_source)).unwrap();
-    assert!(line.contains("WARN") && line.contains("set origin.url") && line.contains("bundle import"), "{line}");
-    assert!(server.status().await["reasons"][0].as_str().unwrap().starts_with(no_source));
-    let check = server.setup.arguments(&["check"], &server.data_dir());
-    let (code, said) = run(&check).await;
-    assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "{said}");
-    server.down().await;
-    let (code, said) = run(&check).await;
-    assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "an empty store: {said}");
-    let origin = origin(20).await;
-    let mut mirror = Setup::mirror_of(&origin).start().await;
-    mirror.settled(&origin).await;
-    mirror.down().await;
-    let (code, said) = run(&Setup::offline().arguments(&["check"], &mirror.data_dir())).await;
-    assert!(code == 0 && !said.contains("warning"), "{said}");
 }
 
 #[tokio::test]
@@ -131,28 +104,6 @@ async fn a_wrong_configuration_ends_it_with_64_and_all_errors() {
         }
     }
     assert!(!dir.path().join("data").exists(), "nothing is touched");
-}
-
-#[tokio::test]
-async fn check_tells_right_from_wrong() {
-    let dir = tempfile::tempdir().unwrap();
-    let (code, said) = run(&Setup::offline().arguments(&["check"], dir.path())).await;
-    assert_eq!(code, 0, "{said}");
-    let file = dir.path().join("grandstand.toml");
-    let path = file.to_str().unwrap();
-    for (text, expected, named) in [
-        ("ttl = \"1m\"\n[origin]\nurl = \"https://api.example.org\"\n", 0, ""),
-        ("ttl = \"1m\"\n[origin]\nurll = \"https://api.example.org\"\n", 64, "origin.urll"),
-        ("ttl = \n", 64, "grandstand.toml"),
-    ] {
-        std::fs::write(&file, text).unwrap();
-        let (code, said) = run(&words(&["check", "--config", path])).await;
-        assert_eq!(code, expected, "{said}");
-        assert!(said.contains(named), "{said}");
-    }
-    let (code, said) = run(&words(&["check", "--config", "/nowhere/grandstand.toml"])).await;
-    assert_eq!(code, 64, "{said}");
-    assert!(said.contains("/nowhere/grandstand.toml"), "{said}");
 }
 
 #[tokio::test]
@@ -190,15 +141,6 @@ async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_second_server_on_a_data_directory_names_the_first() {
-    let server = Setup::offline().alone().start().await;
-    let (code, said) = run(&server.setup.arguments(&["serve"], &server.data_dir())).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains(&server.process.pid().to_string()), "{said}");
-    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200, "the first is not disturbed");
-}
-
-#[tokio::test]
 async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
     for signal in ["TERM", "INT"] {
         let origin = origin(20).await;
@@ -209,11 +151,7 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         origin.set(|switches| switches.latency = Duration::from_millis(1_500));
         let url = format!("http://{}/api/regions.json", server.public);
         let in_flight = tokio::spawn(async move { Reply::of(plain_client().get(url).send().await.unwrap()).await });
-        wait_until("the request is at the origin", || {
-            let arrived = origin.count() > 0;
-            async move { arrived }
-        })
-        .await;
+        wait_until("the request is at the origin", || async { origin.count() > 0 }).await;
         server.process.signal(signal);
         let reply = in_flight.await.unwrap();
         assert_eq!(reply.status, 200, "{signal}");
@@ -221,45 +159,6 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         assert_eq!(server.process.exit().await, 0, "{signal}");
         assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
     }
-}
-
-/// Such answers are written by their connection, after their makers are done.
-#[tokio::test]
-async fn a_stop_cuts_no_answer_over_http2() {
-    let origin = origin(20).await;
-    let mut server = Setup::mirror_of(&origin).set("drain", "10m").start().await;
-    server.settled(&origin).await;
-    origin.clear_log();
-    origin.set(|switches| switches.latency = Duration::from_secs(1));
-    let client = http2_client();
-    let in_flight: Vec<_> = (0..20)
-        .map(|number| {
-            let request = client.get(format!("http://{}/api/regions.json?{number}", server.public));
-            tokio::spawn(async move { Reply::of(request.send().await.unwrap()).await })
-        })
-        .collect();
-    wait_until("the requests are at the origin", || {
-        let arrived = origin.count() >= 20;
-        async move { arrived }
-    })
-    .await;
-    server.process.signal("TERM");
-    for reply in in_flight {
-        assert!(reply.await.unwrap().text().contains("northeast"));
-    }
-    assert_eq!(server.process.exit().await, 0);
-}
-
-#[tokio::test]
-async fn a_stop_does_not_wait_for_idle_connections() {
-    let mut server = Setup::offline().set("drain", "10m").start().await;
-    let mut idle = TcpStream::connect(server.public).await.unwrap();
-    idle.write_all(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    let mut some = [0; 16];
-    idle.read_exact(&mut some).await.unwrap();
-    let _half = TcpStream::connect(server.public).await.unwrap();
-    server.process.signal("TERM");
-    assert_eq!(server.process.exit().await, 0);
 }
 
 #[tokio::test]
@@ -320,37 +219,6 @@ async fn probes_of_load_balancers_cost_nothing_and_reach_nobody_else() {
 }
 
 #[tokio::test]
-async fn offline_without_data_it_starts_and_says_why_it_is_not_ready() {
-    let server = Setup::offline().start().await;
-    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
-    let ready = server.admin(Method::GET, "/readyz").await;
-    assert_eq!(ready.status, 503);
-    assert!(!ready.body.is_empty(), "the reason");
-    assert_eq!(server.status().await["use"], "offline");
-    for target in ["/api/listings.json", "/api/sports.json", "/api/listings/1.json"] {
-        let reply = server.get(target).await;
-        reply.assert_problem(503, &[]);
-        reply.the("retry-after");
-    }
-    assert_eq!(server.get("/api/listings.json?page=0").await.status, 400);
-}
-
-#[tokio::test]
-async fn a_mirror_whose_origin_is_down_starts_and_waits_for_it() {
-    let origin = origin(60).await;
-    origin.shutdown().await;
-    let server = Setup::mirror_of(&origin).set("origin.wait", "1s").start().await;
-    let ready = server.admin(Method::GET, "/readyz").await;
-    assert_eq!(ready.status, 503);
-    let reply = server.get("/api/listings.json").await;
-    reply.assert_problem(503, &[]);
-    reply.the("retry-after");
-    origin.restart().await.unwrap();
-    server.ready().await;
-    assert_eq!(server.ok("/api/listings.json").await.total(), 60);
-}
-
-#[tokio::test]
 async fn status_prints_what_the_running_server_knows() {
     let origin = origin(20).await;
     let server = Setup::mirror_of(&origin).start().await;
@@ -379,78 +247,48 @@ async fn status_prints_what_the_running_server_knows() {
 }
 
 #[tokio::test]
-async fn status_of_an_unhealthy_server_fails_and_says_why_first() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).set("ttl", "1s").set("origin.timeout", "500ms").start().await;
-    wait_until("it is healthy", || async {
-        let reply = server.admin(Method::GET, "/status").await;
-        assert_eq!(reply.status == 200, reply.json()["reasons"] == serde_json::json!([]), "{reply:?}");
-        reply.status == 200
-    })
-    .await;
-    origin.shutdown().await;
-    wait_until("it is unhealthy", || async { server.admin(Method::GET, "/status").await.status == 503 }).await;
-    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
-    assert!(
-        reason.starts_with("data not confirmed for ")
-            && reason.contains(" s (limit 3 s): the origin cannot be reached"),
-        "{reason}"
-    );
-    let (code, said) = run(&server.setup.arguments(&["status"], &server.data_dir())).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.starts_with("grandstand unhealthy (mirror)\n  problem    data not confirmed for "), "{said}");
-    let (code, said) = run(&server.setup.arguments(&["status", "--json"], &server.data_dir())).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(serde_json::from_str::<serde_json::Value>(&said).is_ok(), "{said}");
-    // It answers clients all the same.
-    let asked = run(&server.setup.arguments(&["status", "--ready"], &server.data_dir())).await;
-    assert_eq!(asked, (0, "ready\n".to_owned()));
-    // Without data it cannot be healthy.
-    let empty = Setup::offline().start().await;
-    let (code, said) = run(&words(&["status", "--ready", "--admin", &empty.admin.to_string()])).await;
-    assert!(code == 1 && said.starts_with("no snapshot has been imported yet, "), "{code} {said}");
-    let (code, said) = run(&words(&["status", "--admin", &empty.admin.to_string()])).await;
-    let first = "grandstand unhealthy (offline)\n  problem    no snapshot has been imported yet, ";
-    assert!(code == 1 && said.starts_with(first), "{code} {said}");
-}
-
-/// A command's output on a terminal of its own, with these variables in its environment.
-fn on_a_terminal(variables: &[(&str, &str)], arguments: &[String]) -> String {
-    let quoted = arguments.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''")));
-    let command = env!("CARGO_BIN_EXE_grandstand").to_owned() + &quoted.collect::<String>();
-    let mut script = std::process::Command::new("script");
-    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).stdin(std::process::Stdio::null());
-    script.env_remove("NO_COLOR").env_remove("TERM").envs(variables.iter().copied());
-    String::from_utf8(script.output().unwrap().stdout).unwrap()
-}
-
-#[tokio::test]
-async fn colours_and_bars_are_left_out_where_they_are_not_wanted() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let listen = format!(r#"["{}"]"#, taken.local_addr().unwrap());
-    let dir = tempfile::tempdir().unwrap();
-    // It warns, and ends.
-    let warns = Setup::offline().set("listen", &listen).set("public_url", "http://127.0.0.1:1");
-    let warns = warns.arguments(&["serve"], &dir.path().join("none"));
-    let origin = origin(60).await;
-    for (variables, colours, bar) in [
-        (&[("TERM", "xterm")][..], true, true),
-        (&[("TERM", "xterm"), ("NO_COLOR", "1")], false, true),
-        (&[("TERM", "dumb")], false, false),
-    ] {
-        let said = on_a_terminal(variables, &warns);
-        assert!(said.contains("WARN") && said.contains("cannot listen on"), "{said}");
-        assert_eq!(said.contains("\u{1b}["), colours, "{variables:?}: {said}");
-        let data = tempfile::tempdir().unwrap();
-        let sync = Setup::mirror_of(&origin).arguments(&["sync"], &data.path().join("data"));
-        let said = tokio::task::spawn_blocking(move || on_a_terminal(variables, &sync)).await.unwrap();
-        assert!(said.contains("complete: 60 listings"), "{said}");
-        assert_eq!(
-            (said.contains("\u{1b}["), said.contains("details: 60 of 60")),
-            (bar, !bar),
-            "{variables:?}: {said}"
-        );
+async fn an_offline_server_without_data_starts_and_says_why_it_is_not_ready() {
+    let no_source = "no snapshot has been imported yet, and origin.url is not set";
+    let mut server = Setup::offline().start().await;
+    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
+    let ready = server.admin(Method::GET, "/readyz").await;
+    assert!(ready.status == 503 && !ready.body.is_empty(), "the reason: {ready:?}");
+    for target in ["/api/listings.json", "/api/sports.json", "/api/listings/1.json"] {
+        let reply = server.get(target).await;
+        reply.assert_problem(503, &[]);
+        reply.the("retry-after");
     }
+    assert_eq!(server.get("/api/listings.json?page=0").await.status, 400);
+    wait_until("the log says it", || async { server.process.said().contains(no_source) }).await;
+    let said = server.process.said();
+    let line = said.lines().find(|line| line.contains(no_source)).unwrap();
+    assert!(line.contains("WARN") && line.contains("set origin.url") && line.contains("bundle import"), "{line}");
+    let status = server.status().await;
+    let first = &status["findings"][0];
+    assert_eq!(
+        (&status["use"], &first["name"], &first["unhealthy"]),
+        (&"offline".into(), &"no-data".into(), &true.into())
+    );
+    assert!(first["text"].as_str().unwrap().starts_with(no_source), "{first}");
+    assert!(first["todo"].as_str().unwrap().contains("bundle import"), "{first}");
+    assert!(status["reasons"][0].as_str().unwrap().starts_with(no_source), "{status:#}");
+    let check = server.setup.arguments(&["check"], &server.data_dir());
+    for is_running in [true, false] {
+        if !is_running {
+            server.down().await;
+        }
+        let (code, said) = run(&check).await;
+        assert!(code == 0 && said.contains(&format!("warning: {no_source}")), "{is_running}: {said}");
+    }
+    let origin = origin(20).await;
+    let mut mirror = Setup::mirror_of(&origin).start().await;
+    mirror.settled(&origin).await;
+    mirror.down().await;
+    let (code, said) = run(&Setup::offline().arguments(&["check"], &mirror.data_dir())).await;
+    assert!(code == 0 && !said.contains("warning"), "{said}");
+    let shield = Setup::shield_of(&origin).start().await;
+    shield.get("/api/sports.json").await;
+    assert_eq!(shield.status().await["findings"], serde_json::json!([]), "a shield needs none");
 }
 
 /// Runs a command line as a shell does, until it succeeds and says something.
@@ -552,16 +390,4 @@ async fn the_demo_takes_no_other_port_than_one_that_was_named() {
     let demo = ["demo", "--set", r#"listen=["127.0.0.1:0"]"#, "--set", &format!("admin.listen={address}")];
     let (code, said) = run(&words(&demo)).await;
     assert!(code == 1 && said.contains(&format!("cannot listen on {address}")), "{code} {said}");
-}
-
-#[tokio::test]
-async fn several_addresses_are_listened_on() {
-    let server = Setup::offline().set("listen", r#"["127.0.0.1:0", "127.0.0.1:0"]"#).start().await;
-    let status = server.status().await;
-    let addresses: Vec<SocketAddr> =
-        status["listen"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().parse().unwrap()).collect();
-    assert_eq!(addresses.len(), 2);
-    for address in addresses {
-        assert_eq!(raw_get(address, "/nothing").await.status, 404);
-    }
 }

@@ -45,6 +45,22 @@ async fn a_query_that_is_asked_once_leaves_nothing_in_the_cache() {
     assert_eq!(counter(&server, "cache_replies", "passing").await, 200);
 }
 
+#[tokio::test]
+async fn a_mirror_renders_anew_what_is_purged() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    server.ok(LIST).await;
+    // Kept again since that request.
+    let page = server.ok(LIST).await;
+    let purged = server.admin(Method::DELETE, "/cache").await;
+    assert!(purged.status == 200 && purged.json()["purged"].as_u64() >= Some(1), "{purged:?}");
+    let again = server.ok(LIST).await;
+    assert_eq!((again.body.clone(), again.etag()), (page.body.clone(), page.etag()));
+    assert_eq!(origin.count(), 0, "the snapshot is not in the cache");
+}
+
 /// Everything seen, and whether it fits together.
 #[derive(Default)]
 struct Witness {

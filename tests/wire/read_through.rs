@@ -51,12 +51,12 @@ async fn a_detail_that_is_asked_for_is_fetched_at_once_and_kept() {
 }
 
 #[tokio::test]
-async fn a_hundred_clients_that_ask_at_once_make_one_request() {
+async fn who_ask_at_once_share_one_request_whoever_leaves_and_a_detail_that_cannot_be_fetched_is_503() {
     let (origin, server) = on_demand().await;
     // Long enough for all of them to come meanwhile.
     origin.set(|switches| switches.latency = Duration::from_secs(3));
-    let id = origin.world(World::ids)[7];
-    let target = format!("/api/listings/{id}.json");
+    let [target, left, missing] =
+        origin.world(|world| [7, 8, 9].map(|at| format!("/api/listings/{}.json", world.ids()[at])));
     let replies = server.together((0..100).map(|_| (target.clone(), vec![])), || {}).await;
     let first = &replies[0];
     for reply in &replies {
@@ -65,30 +65,19 @@ async fn a_hundred_clients_that_ask_at_once_make_one_request() {
     assert_eq!(asked_for(&origin, &target), 1, "{target}");
     let collapsed = replies.iter().filter(|reply| reply.the("cache-status").contains("collapsed")).count();
     assert!(collapsed >= 90, "{target}: {collapsed} of 100 are told that they shared a request");
-}
 
-#[tokio::test]
-async fn a_client_that_leaves_does_not_take_the_others_with_it() {
-    let (origin, server) = on_demand().await;
     origin.set(|switches| switches.latency = Duration::from_millis(800));
-    let id = origin.world(World::ids)[7];
-    let target = format!("/api/listings/{id}.json");
     tokio::select! {
-        reply = server.get(&target) => panic!("the origin is slower than that: {reply:?}"),
-        () = crate::harness::wait_until("its request is at the origin", || async { origin.count() > 0 }) => {}
+        reply = server.get(&left) => panic!("the origin is slower than that: {reply:?}"),
+        () = crate::harness::wait_until("its request is at the origin", || async { asked_for(&origin, &left) > 0 }) => {}
     }
     // It left.
-    let followers = futures_util::future::join_all((0..10).map(|_| server.get(&target))).await;
+    let followers = futures_util::future::join_all((0..10).map(|_| server.get(&left))).await;
     assert!(followers.iter().all(|reply| reply.status == 200), "{followers:?}");
-    assert!(asked_for(&origin, &target) <= 2);
-}
+    assert!(asked_for(&origin, &left) <= 2);
 
-#[tokio::test]
-async fn a_detail_that_cannot_be_fetched_is_503() {
-    let (origin, server) = on_demand().await;
     origin.shutdown().await;
-    let id = origin.world(World::ids)[7];
-    let reply = server.get(&format!("/api/listings/{id}.json")).await;
+    let reply = server.get(&missing).await;
     reply.assert_problem(503, &[]);
     assert!(reply.the("retry-after").parse::<u64>().unwrap() >= 1);
     assert_eq!(server.ok("/api/listings.json").await.total(), 120);
@@ -122,16 +111,6 @@ async fn an_unknown_endpoint_passes_as_it_is() {
         assert_eq!(missing.status, 404);
         assert!(missing.text().contains("no such resource"), "the origin's own 404: {missing:?}");
     }
-}
-
-#[tokio::test]
-async fn what_is_passed_is_switched_off_by_an_empty_list() {
-    let origin = origin(20).await;
-    let server = Setup::mirror_of(&origin).set("passthrough.paths", "[]").start().await;
-    server.settled(&origin).await;
-    origin.clear_log();
-    server.get("/api/regions.json").await.assert_problem(404, &[]);
-    assert_eq!(origin.count(), 0);
 }
 
 #[tokio::test]

@@ -1,26 +1,16 @@
-//! Changes at the origin show here soon; and what happens while the origin is unreachable.
-
-use std::time::Duration;
+//! Changes at the origin show here soon.
 
 use http::Method;
 use sample_origin::{ItemOrder, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
 use crate::harness::virtually::{mirrored, origin, origin_with};
-use crate::harness::{PUBLIC, Server, Setup, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, edit, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
 fn detail(id: u64) -> String {
     format!("/api/listings/{id}.json")
-}
-
-/// Refreshes and waits until another snapshot is served and complete.
-async fn changed(server: &Server, origin: &Origin) {
-    let before = server.snapshot().await;
-    server.refresh().await;
-    wait_until("another snapshot is served", || async { server.snapshot().await != before }).await;
-    server.settled(origin).await;
 }
 
 /// Every page, and each filter's first.
@@ -42,9 +32,8 @@ async fn a_changed_listing_shows_after_the_next_refresh() {
     let (origin, server) = mirrored(230).await;
     let id = origin.world(World::ids)[100];
     let old = server.ok(&detail(id)).await;
-    origin.edit(|world| assert!(world.touch(id)));
     origin.clear_log();
-    changed(&server, &origin).await;
+    edit(&origin, &server, |world| assert!(world.touch(id))).await;
     let log = origin.log();
     let most = 230_usize.div_ceil(100) + 10 + 1;
     assert!(log.len() <= most, "{:#?}", log.iter().map(|seen| &seen.path_and_query).collect::<Vec<_>>());
@@ -57,41 +46,18 @@ async fn a_changed_listing_shows_after_the_next_refresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inserted_listing_shows_after_the_next_refresh() {
-    let (origin, server) = mirrored(230).await;
-    let like = origin.world(World::ids)[100];
-    let id = origin.edit(|world| world.insert_like(like, "The New Park").unwrap());
-    assert_eq!(server.get(&detail(id)).await.status, 404);
-    changed(&server, &origin).await;
-    assert_eq!(server.ok(LIST).await.total(), 231);
-    all_is_the_origins(&server, &origin).await;
-    detail_is_the_origins(&server, &origin, id).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deleted_listing_disappears_after_the_next_refresh() {
-    let (origin, server) = mirrored(230).await;
-    let id = origin.world(World::ids)[100];
-    server.ok(&detail(id)).await;
-    origin.edit(|world| assert!(world.remove(id)));
-    changed(&server, &origin).await;
-    assert_eq!(server.ok(LIST).await.total(), 229);
-    all_is_the_origins(&server, &origin).await;
-    assert_eq!(server.get(&detail(id)).await.status, 404);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_deletion_hidden_by_an_insertion_is_found() {
     let switches = Switches { order: ItemOrder::ById, ..Switches::default() };
     let origin = origin_with(230, switches).await;
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     let (gone, like) = origin.world(|world| (world.ids()[150], world.ids()[20]));
-    let new = origin.edit(|world| {
+    let mut new = 0;
+    edit(&origin, &server, |world| {
         assert!(world.remove(gone));
-        world.insert_like(like, "In Its Place").unwrap()
-    });
-    changed(&server, &origin).await;
+        new = world.insert_like(like, "In Its Place").unwrap();
+    })
+    .await;
     assert_eq!(server.get(&detail(gone)).await.status, 404);
     detail_is_the_origins(&server, &origin, new).await;
     all_is_the_origins(&server, &origin).await;
@@ -100,6 +66,8 @@ async fn a_deletion_hidden_by_an_insertion_is_found() {
 #[tokio::test(start_paused = true)]
 async fn many_changes_at_once_show_together() {
     let (origin, server) = mirrored(230).await;
+    let (gone, mut new, before) = (origin.world(World::ids)[30], 0, server.snapshot().await);
+    server.ok(&detail(gone)).await;
     origin.edit(|world| {
         let ids = world.ids();
         for id in &ids[10..25] {
@@ -115,10 +83,16 @@ async fn many_changes_at_once_show_together() {
             assert!(world.relocate(*id, "texarkana", Some("texas")) && world.touch(*id));
         }
         for id in &ids[100..130] {
-            world.insert_like(*id, &format!("New beside {id}")).unwrap();
+            new = world.insert_like(*id, &format!("New beside {id}")).unwrap();
         }
     });
-    changed(&server, &origin).await;
+    assert_eq!(server.get(&detail(new)).await.status, 404);
+    server.refresh().await;
+    wait_until("the changes show", || async { server.snapshot().await != before }).await;
+    server.settled(&origin).await;
+    assert_eq!(server.ok(LIST).await.total(), 230 - 5 + 30);
+    assert_eq!(server.get(&detail(gone)).await.status, 404);
+    detail_is_the_origins(&server, &origin, new).await;
     all_is_the_origins(&server, &origin).await;
     for id in origin.world(World::ids).into_iter().step_by(7) {
         detail_is_the_origins(&server, &origin, id).await;
@@ -138,21 +112,6 @@ async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
     server.settled(&origin).await;
     all_is_the_origins(&server, &origin).await;
     detail_is_the_origins(&server, &origin, id).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_detail_that_alone_has_changed_is_found_when_it_is_revalidated() {
-    let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin)
-        .adjusted(|config| config.mirror.verify_details_every = Duration::from_secs(1))
-        .start()
-        .await;
-    server.settled_often().await;
-    let (id, snapshot) = (origin.world(World::ids)[20], server.snapshot().await);
-    origin.edit(|world| assert!(world.change_detail(id)));
-    let expected = origin.expected_text(&detail(id)).1;
-    wait_until("the detail shows", || async { server.ok(&detail(id)).await.text() == expected }).await;
-    assert_eq!(server.snapshot().await, snapshot, "a detail publishes nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,40 +157,6 @@ async fn changes_show_without_being_told_within_the_ttl() {
     })
     .await;
     wait_until("it is young", || async { server.ok(LIST).await.age().unwrap() <= 3 }).await;
-}
-
-#[tokio::test]
-async fn an_origin_that_is_down_is_told_from_one_that_has_not_changed() {
-    let origin = crate::harness::origin(130).await;
-    let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
-    server.settled_often().await;
-    let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);
-    assert_eq!(server.admin(Method::GET, "/status").await.status, 200);
-    origin.shutdown().await;
-    wait_until("/status tells that it could not be asked", || async {
-        server.status().await["origin"]["state"] == "could-not-be-asked"
-    })
-    .await;
-    wait_until("/status is unhealthy after 3 ttl", || async {
-        let reply = server.ok(LIST).await;
-        assert_eq!((reply.etag(), reply.ids()), (page.etag(), page.ids()), "it goes on serving");
-        server.admin(Method::GET, "/status").await.status == 503
-    })
-    .await;
-    let stale = server.ok(LIST).await;
-    assert!(stale.age().unwrap() >= 6, "{:?}", stale.age());
-    let outcome = stale.the("cache-status");
-    assert!(outcome.starts_with("grandstand; hit; ttl=-"), "{outcome}");
-    let status = server.status().await;
-    assert!(!status["last_error"].is_null(), "{status:#}");
-    assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200, "it can serve, so it is ready");
-
-    let id = origin.world(World::ids)[50];
-    origin.edit(|world| assert!(world.touch(id)));
-    origin.restart().await.unwrap();
-    wait_until("it has recovered", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
-    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
-    list_is_the_origins(&server, &origin, LIST).await;
 }
 
 impl Server {

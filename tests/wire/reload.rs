@@ -154,23 +154,6 @@ async fn refused(started: &Configured) -> String {
     reply.json()["errors"].to_string()
 }
 
-#[tokio::test]
-async fn a_file_that_is_empty_at_the_instant_of_a_reload_changes_nothing() {
-    let text = format!("{OPEN}ttl = \"7s\"\nadmin.token = \"0123456789abcdef-one\"\n");
-    let started = Configured::start(Setup::offline(), &text).await;
-    for (text, why) in
-        [("", "has no keys any more"), ("ttl = \"9s\"\norigin.url = \"http://127.0.0.1:9\"\n", "to mirror")]
-    {
-        let report = started.hang_up(text).await;
-        assert_eq!((&report["ok"], &report["applied"]), (&false.into(), &serde_json::json!([])), "{report}");
-        assert!(report["errors"].to_string().contains(why), "{report}");
-        assert!(started.finding().await.contains(why));
-    }
-    let purge = plain_client().delete(format!("http://{}/cache", started.server.admin)).send().await.unwrap();
-    assert_eq!(purge.status(), 403, "the token is still needed");
-    assert_eq!(started.hang_up(&text).await["ok"], true);
-}
-
 fn make_fifo(path: &Path) {
     std::fs::remove_file(path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -264,7 +247,7 @@ async fn what_answers_repeat_changes_with_the_next_answer_of_the_same_connection
 }
 
 #[tokio::test]
-async fn bounds_and_client_addresses_change() {
+async fn bounds_households_and_client_addresses_change() {
     let started = Configured::start(Setup::offline(), "rate_limit.requests_per_minute = 2\n").await;
     let server = &started.server;
     let from = [("x-forwarded-for", "192.0.2.1"), ("x-real-ip", "192.0.2.2")];
@@ -281,6 +264,18 @@ async fn bounds_and_client_addresses_change() {
     }
     started.reload(&format!("{text}client_ip.header = \"x-real-ip\"\n")).await;
     assert!(ask(server, &from).await.the("ratelimit").contains("r=1;"), "by the other header");
+    let left = async |client: &str| {
+        let reply = ask(server, &[("x-forwarded-for", client)]).await;
+        reply.the("ratelimit").split(';').nth(1).unwrap().to_owned()
+    };
+    started.reload(text).await;
+    for client in ["2001:db8:1:1::1", "2001:db8:1:2::1"] {
+        assert_eq!(left(client).await, "r=1", "{client} is a household of its own");
+    }
+    started.reload(&format!("{text}rate_limit.ipv6_prefix = 48\n")).await;
+    for (client, expected) in [("2001:db8:1:1::1", "r=1"), ("2001:db8:1:2::1", "r=0"), ("2001:db8:2::1", "r=1")] {
+        assert_eq!(left(client).await, expected, "{client}");
+    }
     started.reload("limits.connections_per_client = 1\n").await;
     let _one = TcpStream::connect(server.public).await.unwrap();
     let refused = async || raw(server.public, b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
@@ -351,11 +346,7 @@ async fn the_drain_time_of_a_stop_is_that_of_the_last_reload() {
     origin.set(|switches| switches.latency = Duration::from_secs(300));
     let request = format!("http://{}/api/regions.json", started.server.public);
     let hangs = tokio::spawn(async move { crate::client::plain_client().get(request).send().await.is_err() });
-    wait_until("the request is at the origin", || {
-        let arrived = origin.count() > 0;
-        async move { arrived }
-    })
-    .await;
+    wait_until("the request is at the origin", || async { origin.count() > 0 }).await;
     started.server.process.signal("TERM");
     assert_eq!(started.server.process.exit().await, 0);
     assert!(hangs.await.unwrap(), "the request is aborted");

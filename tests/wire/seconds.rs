@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::gap::Desk;
 use crate::harness::virtually::origin_with;
-use crate::harness::{Server, Setup, run};
+use crate::harness::{Server, Setup};
 
 const LIST: &str = "/api/listings.json";
 
@@ -163,12 +163,8 @@ async fn where_nobody_can_be_asked_the_second_itself_is_in_the_answer_and_nobody
     let server = Setup::examining(&origin).start().await;
     server.settled(&origin).await;
     let desk = Desk::new();
-    let file = desk.path("all.gsb");
-    let export = ["bundle", "export", file.to_str().unwrap()];
-    assert_eq!(run(&server.setup.arguments(&export, &server.data_dir())).await.0, 0);
-    let offline = Setup::offline().start().await;
-    let import = ["bundle", "import", file.to_str().unwrap()];
-    assert_eq!(run(&offline.setup.arguments(&import, &offline.data_dir())).await.0, 0);
+    desk.does(&server.setup, &server.data_dir(), &["export"], "all.gsb").await;
+    let offline = desk.serve_bundle(Setup::offline(), "all.gsb").await;
     let is_kept = |reply: &crate::client::Reply| !reply.header("cache-control").unwrap().contains("no-store");
     let later = origin.expected(&format!("{LIST}?modified_since=2025-11-13T02:13:21Z")).1["total"].as_u64().unwrap();
     for (time, of_second, kept) in [

@@ -4,7 +4,7 @@ use http::Method;
 use sample_origin::{Origin, World};
 
 use crate::compare::{same_list, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Script, Server, Setup, Upstream, origin, quiet, run, wait_until};
+use crate::harness::{PUBLIC, Script, Server, Setup, Upstream, origin, quiet, run};
 
 const LIST: &str = "/api/listings.json";
 
@@ -72,18 +72,6 @@ async fn what_is_ours_to_refuse_never_reaches_the_origin() {
 }
 
 #[tokio::test]
-async fn a_change_shows_after_revalidation() {
-    let origin = origin(120).await;
-    origin.set(|switches| switches.cache_control = Some("public, max-age=1".into()));
-    let server = Setup::shield_of(&origin).start().await;
-    server.ready().await;
-    let (first, id) = (server.ok(LIST).await, origin.world(World::ids)[5]);
-    origin.edit(|world| assert!(world.touch(id)));
-    wait_until("the change shows", || async { server.ok(LIST).await.ids()[0] == id }).await;
-    assert_ne!(server.ok(LIST).await.etag(), first.etag());
-}
-
-#[tokio::test]
 async fn a_shield_with_one_client_says_how_its_origin_fails() {
     for (status, content_type, how) in [
         (500, "text/plain", "the origin answers with errors"),
@@ -131,30 +119,6 @@ async fn a_shield_that_may_store_nothing_says_so() {
 }
 
 #[tokio::test]
-async fn an_error_with_200_replaces_no_list_and_no_index() {
-    const ERROR: &str = r#"{"errors":[{"message":"timed out"}],"data":null}"#;
-    let upstream = Upstream::start(|seen| {
-        let right = match &*seen.target {
-            "/api/states.json" => r#"[{"slug":"texas","name":"Texas"}]"#,
-            _ => r#"{"page":1,"per_page":50,"total":1,"items":[{"id":1}]}"#,
-        };
-        let body = if seen.nth == 1 { right } else { ERROR };
-        Script::new(200, body).with("cache-control", "max-age=0, stale-if-error=600")
-    })
-    .await;
-    let server = Setup::shield_of_url(&upstream.url()).start().await;
-    server.ready().await;
-    for target in [LIST, "/api/states.json"] {
-        let right = server.ok(target).await;
-        for _ in 0..3 {
-            let stale = server.ok(target).await;
-            assert_eq!(stale.body, right.body);
-            assert!(stale.the("cache-status").contains("fwd=stale"), "{stale:?}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_list_of_wrong_types_replaces_none_and_is_502_without_one() {
     let wrong = [
         r#"{"items":"no","total":[]}"#,
@@ -163,12 +127,15 @@ async fn a_list_of_wrong_types_replaces_none_and_is_502_without_one() {
         r#"{"items":[],"total":"one"}"#,
         r#"{"items":[],"total":null}"#,
         r#"{"items":[],"items":[],"total":1}"#,
+        r#"{"errors":[{"message":"timed out"}],"data":null}"#,
     ];
     let upstream = Upstream::start(move |seen| {
         let case = seen.target.split("case-").nth(1).and_then(|case| case.parse::<usize>().ok());
         let body = match case {
             Some(case) => wrong[case],
             None if seen.target.contains("sport=perl") => r#"{"items":[],"total":"0"}"#,
+            None if seen.target == "/api/states.json" && seen.nth == 1 => r#"[{"slug":"texas","name":"Texas"}]"#,
+            None if seen.target == "/api/states.json" => wrong[wrong.len() - 1],
             None if seen.nth == 1 => r#"{"page":1,"total":1,"items":[{"id":1}]}"#,
             None => wrong[(seen.nth - 2) % wrong.len()],
         };
@@ -177,13 +144,15 @@ async fn a_list_of_wrong_types_replaces_none_and_is_502_without_one() {
     .await;
     let server = Setup::shield_of_url(&upstream.url()).start().await;
     server.ready().await;
-    let right = server.ok(LIST).await;
-    for _ in wrong {
-        let stale = server.ok(LIST).await;
-        assert_eq!(stale.body, right.body);
-        assert!(stale.the("cache-status").contains("fwd=stale"), "{stale:?}");
+    for target in [LIST, "/api/states.json"] {
+        let right = server.ok(target).await;
+        for _ in wrong {
+            let stale = server.ok(target).await;
+            assert_eq!(stale.body, right.body);
+            assert!(stale.the("cache-status").contains("fwd=stale"), "{stale:?}");
+        }
     }
-    for case in 0..wrong.len() {
+    for case in 0..wrong.len() - 1 {
         server.get(&format!("{LIST}?sport=case-{case}")).await.assert_problem(502, &[]);
     }
     server.ok(&format!("{LIST}?sport=perl")).await;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Process, Server, Setup, edit, origin, run, wait_until};
+use crate::harness::{PATIENCE, Process, Server, Setup, edit, mirrored, origin, run, wait_until};
 
 /// Those about origins are in `faults::tls`.
 #[tokio::test]
@@ -120,13 +120,6 @@ impl Drop for OnTerminal {
     }
 }
 
-async fn settled(listings: usize) -> (sample_origin::Origin, Server) {
-    let origin = origin(listings).await;
-    let server = Setup::mirror_of(&origin).start().await;
-    server.settled(&origin).await;
-    (origin, server)
-}
-
 fn arguments(server: &Server, words: &[&str]) -> Vec<String> {
     server.setup.arguments(words, &server.data_dir())
 }
@@ -137,7 +130,7 @@ fn json(text: &str) -> Value {
 
 #[tokio::test]
 async fn colours_are_for_terminals_that_want_them() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     for (words, coloured) in
         [(&["status"][..], "\x1b[1;32mgrandstand healthy"), (&["snapshot", "list"], "\x1b[1mSNAPSHOT")]
     {
@@ -157,8 +150,32 @@ async fn colours_are_for_terminals_that_want_them() {
 }
 
 #[tokio::test]
+async fn colours_of_the_log_and_bars_are_for_terminals_that_want_them() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!(r#"["{}"]"#, taken.local_addr().unwrap());
+    let (dir, origin) = (tempfile::tempdir().unwrap(), origin(60).await);
+    // It warns, and ends.
+    let warns = Setup::offline().set("listen", &listen).set("public_url", "http://127.0.0.1:1");
+    let warns = warns.arguments(&["serve"], &dir.path().join("none"));
+    for (number, (variables, colours, bar)) in
+        [(&[][..], true, true), (&[("NO_COLOR", "1")], false, true), (&[("TERM", "dumb")], false, false)]
+            .into_iter()
+            .enumerate()
+    {
+        let (_, said) = OnTerminal::run(&warns, variables).end().await;
+        assert!(said.contains("WARN") && said.contains("cannot listen on"), "{said}");
+        assert_eq!(said.contains("\u{1b}["), colours, "{variables:?}: {said}");
+        let sync = Setup::mirror_of(&origin).arguments(&["sync"], &dir.path().join(number.to_string()));
+        let (_, said) = OnTerminal::run(&sync, variables).end().await;
+        assert!(said.contains("complete: 60 listings"), "{said}");
+        let shown = (said.contains("\u{1b}["), said.contains("details: 60 of 60"));
+        assert_eq!(shown, (bar, !bar), "{variables:?}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
-    let (origin, mut server) = settled(20).await;
+    let (origin, mut server) = mirrored(20).await;
     let words = arguments(&server, &["status", "--watch"]);
     let mut watching = OnTerminal::run(&words, &[]);
     let drawn = |shown: &str| shown.matches("\x1b[H").count();
@@ -186,7 +203,7 @@ async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
 
 #[tokio::test]
 async fn elsewhere_a_line_is_written_for_each_change() {
-    let (origin, server) = settled(20).await;
+    let (origin, server) = mirrored(20).await;
     let before = server.snapshot().await;
     let text = Process::spawn(&arguments(&server, &["status", "--watch"]));
     let objects = Process::spawn(&arguments(&server, &["status", "--watch", "--json"]));
@@ -212,25 +229,26 @@ async fn elsewhere_a_line_is_written_for_each_change() {
     assert!(code == 1 && said.contains("127.0.0.1:1"), "{said}");
 }
 
+/// The object that a command writes, and nothing else, to its standard output.
+async fn told(words: Vec<String>) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
+    command.args(&words).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {out}{said}");
+    json(&out)
+}
+
 #[tokio::test]
 async fn scripts_get_one_json_object() {
-    let (origin, mut server) = settled(30).await;
+    let (origin, mut server) = mirrored(30).await;
     let older = server.snapshot().await;
     edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
     for is_running in [true, false] {
         if !is_running {
             server.down().await;
         }
-        let told = |words: &'static [&'static str]| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
-            command.args(arguments(&server, words)).stdin(Stdio::null());
-            async move {
-                let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-                let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
-                assert!(output.status.success(), "{words:?}: {out}{said}");
-                json(&out)
-            }
-        };
+        let told = async |words: &[&str]| told(arguments(&server, words)).await;
         let sync = told(&["sync", "--json"]).await;
         assert_eq!(
             (&sync["complete"], &sync["listings"], &sync["details"]["mirrored"]),
@@ -255,7 +273,7 @@ async fn scripts_get_one_json_object() {
 
 #[tokio::test]
 async fn an_audit_is_a_table_and_a_sync_tells_the_rest() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     let (code, said) = run(&arguments(&server, &["audit", "--samples", "5"])).await;
     let row = |name: &str| said.lines().find(|line| line.starts_with(name)).map(|line| line.split_whitespace().last());
     assert_eq!((code, row("RESULT"), row("different ")), (0, Some(Some("SAMPLES")), Some(Some("0"))), "{said}");
@@ -289,18 +307,13 @@ async fn a_bar_of_nothing_is_empty_and_what_is_told_stands_in_lines_of_its_own()
 
 #[tokio::test]
 async fn bundles_tell_scripts_what_became_of_them() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     let (id, files) = (server.snapshot().await, tempfile::tempdir().unwrap());
     let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
     let (bundle, table) = (path("a.gsb"), path("a.csv"));
     let elsewhere = Setup::offline();
     let told = async |setup: &Setup, data: &std::path::Path, words: &[&str]| {
-        let words: Vec<&str> = ["bundle"].iter().chain(words).chain(&["--json"]).copied().collect();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
-        command.args(setup.arguments(&words, data)).stdin(Stdio::null());
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        json(std::str::from_utf8(&output.stdout).unwrap())
+        told(setup.arguments(&[&["bundle"], words, &["--json"]].concat(), data)).await
     };
     let (here, there) = (server.data_dir(), files.path().join("there"));
     let exported = told(&server.setup, &here, &["export", &bundle]).await;

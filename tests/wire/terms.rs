@@ -9,7 +9,7 @@ use sample_origin::{Asked, Body, Combine, FaultRule, Mishap, Switches, World};
 use serde_json::Value;
 
 use crate::harness::virtually::{mirrored, origin_with};
-use crate::harness::{Setup, wait_until};
+use crate::harness::{Setup, edit, wait_until};
 use crate::open_cases::{ask, by_address};
 use crate::origin_faults::{Fault, answers};
 
@@ -133,11 +133,7 @@ async fn an_answer_of_the_origin_is_revalidated_once_a_newer_snapshot_is_known()
     };
     is_the_origins(1).await;
     is_the_origins(0).await;
-    let before = server.snapshot().await;
-    origin.edit(|world| assert!(world.touch(id)));
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != before }).await;
-    server.settled(&origin).await;
+    edit(&origin, &server, |world| assert!(world.touch(id))).await;
     is_the_origins(1).await;
     is_the_origins(0).await;
 }

@@ -29,7 +29,7 @@ use crate::harness::{Script, Server, Setup, Upstream, origin, quickest, run, wai
 use crate::process::reserved_port;
 
 const NAME: &str = "DNS:localhost,IP:127.0.0.1";
-const DAYS: [&str; 2] = ["-days", "2"];
+pub const DAYS: [&str; 2] = ["-days", "2"];
 /// Longer than the deadline for a handshake, with room for a busy machine.
 const BOUND: Duration = Duration::from_secs(25);
 
@@ -225,11 +225,7 @@ async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection(
             tokio::spawn(async move { Reply::of(request.send().await.unwrap()).await })
         })
         .collect();
-    wait_until("the requests are at the origin", || {
-        let arrived = origin.count() >= 20;
-        async move { arrived }
-    })
-    .await;
+    wait_until("the requests are at the origin", || async { origin.count() >= 20 }).await;
     server.process.signal("TERM");
     for reply in in_flight {
         let reply = reply.await.unwrap();

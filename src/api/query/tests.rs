@@ -61,12 +61,20 @@ fn malformed_values_name_the_parameter_and_the_value() {
     for (raw, parameter, value) in [
         ("page=0", "page", "0"),
         ("page=-1", "page", "-1"),
+        ("page=abc", "page", "abc"),
+        ("page=1e2", "page", "1e2"),
+        ("page=0x10", "page", "0x10"),
         ("page=%2B1", "page", "+1"),
+        ("page=+1", "page", " 1"),
+        ("page=1+", "page", "1 "),
         ("page=1.0", "page", "1.0"),
         ("page=02", "page", "02"),
         ("per_page=050", "per_page", "050"),
         ("page=18446744073709551616", "page", "18446744073709551616"),
+        ("page=99999999999999999999999999", "page", "99999999999999999999999999"),
         ("per_page=0", "per_page", "0"),
+        ("per_page=00", "per_page", "00"),
+        ("per_page=-5", "per_page", "-5"),
         ("per_page=ten", "per_page", "ten"),
         ("modified_since=yesterday", "modified_since", "yesterday"),
         ("sport=%FF", "sport", "\u{fffd}"),
@@ -78,7 +86,17 @@ fn malformed_values_name_the_parameter_and_the_value() {
             other => panic!("{raw}: {other:?}"),
         }
     }
-    assert!(matches!(Parameters::parse("page=1&page=2"), Err(QueryError::Repeated { parameter: "page", .. })));
+    for (raw, repeated) in [
+        ("page=1&page=2", "page"),
+        ("sport=golf&sport=tennis", "sport"),
+        ("city=a&city=b", "city"),
+        ("modified_since=2025-01-01&modified_since=2025-01-02", "modified_since"),
+    ] {
+        match Parameters::parse(raw) {
+            Err(QueryError::Repeated { parameter, .. }) => assert_eq!(parameter, repeated, "{raw}"),
+            other => panic!("{raw}: {other:?}"),
+        }
+    }
     assert_eq!(parse("page=18446744073709551615").list.page, u64::MAX);
 }
 

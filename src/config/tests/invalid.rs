@@ -53,6 +53,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("client_ip.trusted_proxies[0]", "[\"10.0.0.0/33\"]", "a network or an address"),
     ("client_ip.header", "\"x y\"", "the name of a header"),
     ("client_ip.proxy_protocol", "1", "true or false"),
+    ("client_ip.proxy_protocol", "true", "is true, but client_ip.trusted_proxies is empty"),
     ("cache.max_bytes", "-1", "from 1KiB to 1024GiB"),
     ("cache.stale_while_revalidate", "\"31d\"", "from 0s to 30d"),
     ("cache.stale_if_error", "[]", "an array is not a duration"),

@@ -147,6 +147,12 @@ fn rolling_back_to_what_is_served_holds_it() {
     let error = rig.snapshots.rollback("none").unwrap_err();
     assert!(error.to_string().contains(&one), "{error}");
     assert_eq!(rig.served(), one);
+    // The origin goes back to it.
+    assert_eq!(rig.publish(&[1], 3), one, "equal data has equal ids");
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!(rig.snapshots.rolled_back().unwrap().newest.unwrap().as_str(), one);
+    assert_eq!(rig.snapshots.release().unwrap().as_str(), one);
+    assert_eq!((rig.publish(&[3], 4), rig.newest()), (rig.served(), rig.served()));
 }
 
 #[test]

@@ -129,6 +129,10 @@ fn what_is_not_version_2_is_refused() {
         let header = binary(command, family, &rest);
         assert_eq!(read(&header), Err(BadHeader::Malformed), "{command:x} {family:x} {rest:?}");
     }
+    for short in 0..12 {
+        let header = binary(0x21, 0x11, &four(CLIENT, 1)[..short]);
+        assert_eq!(read(&[&header[..], b"GET / HTTP/1.1\r\n"].concat()), Err(BadHeader::Malformed), "{short}");
+    }
     let long = binary(0x21, 0x11, &vec![0; 4096 - 15]);
     assert_eq!(read(&long), Err(BadHeader::TooLong { limit: 4096 }));
     assert_eq!(read(&long[..16]), Err(BadHeader::TooLong { limit: 4096 }), "as soon as it says so");

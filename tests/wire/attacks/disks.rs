@@ -94,11 +94,7 @@ async fn a_disk_that_fails_once_or_for_long_tears_and_loses_nothing() {
         origin.edit(|world| assert!(world.touch(id)));
         server.refresh().await;
         if fault == "1" {
-            wait_until("a call has failed", || {
-                let failed = !faults.lasts(call);
-                async move { failed }
-            })
-            .await;
+            wait_until("a call has failed", || async { !faults.lasts(call) }).await;
         } else {
             unhealthy_because(&server, "Input/output error").await;
             assert_eq!(server.ok(LIST).await.the("mirror-snapshot"), old);

@@ -85,20 +85,6 @@ async fn what_is_too_large_or_no_bundle_is_refused_before_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_file_over_the_bound_is_refused_by_commands_as_well() {
-    let desk = Desk::new();
-    let path = desk.path("large.gsb");
-    fs::File::create(&path).unwrap().set_len((4 << 30) + 1).unwrap();
-    let setup = Setup::offline();
-    for action in ["verify", "import"] {
-        let command = ["bundle", action, path.to_str().unwrap()];
-        let (code, said) = crate::harness::run(&setup.arguments(&command, &desk.path("data"))).await;
-        assert!(code == 1 && said.contains("may have 4294967296") && said.contains("large.gsb"), "{code} {said}");
-    }
-    assert!(!desk.path("data").exists());
-}
-
-#[tokio::test]
 async fn an_upload_without_the_signature_of_a_trusted_key_is_refused_before_its_body() {
     let desk = Desk::new();
     let (ours, _theirs) = (desk.key("ours"), desk.key("theirs"));

@@ -4,8 +4,9 @@ use super::scene::scenes;
 
 scenes! {
     methods_that_are_not_listed_never_reach_the_origin: r#"
-        with method: POST || PUT || DELETE || TRACE
+        with method: POST || PUT || DELETE || TRACE || PATCH
         $method /api/x > problem 405 GET, HEAD, OPTIONS | allow: GET, HEAD, OPTIONS
+        $method /api/listings/1.json > problem 405
     "#
 
     a_preflight_and_options_name_the_methods_that_pass_where_they_pass: r#"

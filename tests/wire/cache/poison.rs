@@ -98,5 +98,7 @@ scenes! {
         with status: 404 || 410 || 403 || 451
         GET /api/x | user-agent: one | x-search: <script> < $status no | cc: max-age=60 > $status no
         GET /api/x | accept: application/json | user-agent: two > $status no
+        GET /api/y < 404 nothing here > 404 nothing here
+        5* GET /api/y > 404 nothing here
     "#
 }

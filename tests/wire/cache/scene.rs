@@ -102,7 +102,7 @@ fn repeated(text: &str) -> String {
     let one = |(number, value): (usize, &str)| {
         rest.replace(&format!("${name}"), value.trim()).replace("$i", &number.to_string()).replace(" | |", " |")
     };
-    before.to_owned() + &values.split("||").enumerate().map(one).collect::<String>() + after
+    before.to_owned() + &values.split("||").enumerate().map(one).collect::<String>() + &repeated(after)
 }
 
 /// `head | name: value | ...`

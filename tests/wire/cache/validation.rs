@@ -4,10 +4,11 @@ use super::scene::scenes;
 
 scenes! {
     a_304_with_another_tag_confirms_nothing_and_the_answer_is_asked_for_again: r#"
-        GET /api/x < 200 1 | cc: max-age=0 | etag: "1" > 200 1
-        GET /api/x ? if-none-match: "1" < 304 | etag: "2" ? if-none-match: -
-            < 200 2 | cc: max-age=60 | etag: "2" > 200 2
-        GET /api/x > 200 2
+        with target: /api/x || /api/listings/1.json
+        GET $target < 200 [1] | cc: max-age=0 | etag: "1" > 200 [1]
+        GET $target ? if-none-match: "1" < 304 | etag: "2" ? if-none-match: -
+            < 200 [2] | cc: max-age=60 | etag: "2" > 200 [2]
+        GET $target > 200 [2]
     "#
 
     a_tag_that_came_with_two_bodies_is_not_used: r#"

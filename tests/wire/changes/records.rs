@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
-use sample_origin::{Origin, World};
+use sample_origin::World;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -246,11 +246,7 @@ async fn a_detail_that_alone_has_changed_is_a_change_and_a_confirmed_one_is_none
     copy.catches_up(&server, "the copy is current").await;
     let (id, before) = (origin.world(World::ids)[20], server.snapshot().await);
     let asked = origin.count();
-    wait_until("each detail was confirmed twice", || {
-        let is_confirmed = origin.count() > asked + 100;
-        async move { is_confirmed }
-    })
-    .await;
+    wait_until("each detail was confirmed twice", || async { origin.count() > asked + 100 }).await;
     let told = copy.follow(&server).await;
     assert!(told.is_empty(), "{told:?}");
     origin.edit(|world| assert!(world.change_detail(id)));
@@ -260,6 +256,7 @@ async fn a_detail_that_alone_has_changed_is_a_change_and_a_confirmed_one_is_none
     }
     assert_eq!((told.len(), ids(&told, "changed")), (1, vec![id]), "{told:?}");
     assert_eq!(copy.details[&id], origin.texts_of(id).unwrap().1);
+    assert_eq!(server.ok(&format!("/api/listings/{id}.json")).await.text(), copy.details[&id]);
     assert_eq!(server.snapshot().await, before, "a detail publishes nothing");
 }
 
@@ -402,29 +399,4 @@ async fn what_is_not_known_any_more_is_gone_and_the_client_is_told_what_to_do() 
         let gone = server.get(&format!("{RECORDS}?since={unknown}")).await;
         gone.assert_problem(410, &["since", &unknown[..unknown.len().min(150)], &id, "dumps"]);
     }
-}
-
-#[tokio::test]
-async fn records_count_against_the_limit_and_need_snapshots() {
-    let (_origin, server) = mirrored_by(20, |setup| setup.set("rate_limit.requests_per_minute", "2")).await;
-    let target = format!("{RECORDS}?since={}", server.snapshot().await);
-    server.ok(&target).await;
-    server.get(RECORDS).await.assert_problem(400, &[]);
-    server.get(&target).await.assert_problem(429, &[]);
-    let shielded = origin(20).await;
-    for (setup, status, named) in
-        [(Setup::shield_of(&shielded), 404, RECORDS), (Setup::offline(), 503, "no snapshot yet")]
-    {
-        let server = setup.start().await;
-        for target in [RECORDS, "/changes.ndjson?since=any", "/changes.ndjson?since=a&since=b"] {
-            server.get(target).await.assert_problem(status, &[named]);
-        }
-    }
-    assert_eq!(shielded.count(), 0);
-}
-
-#[tokio::test]
-async fn without_pages_there_are_records_all_the_same() {
-    let (_origin, server): (Origin, Server) = mirrored_by(20, |setup| setup.set("pages.enabled", "false")).await;
-    server.ok(&format!("{RECORDS}?since={}", server.snapshot().await)).await;
 }

@@ -138,17 +138,9 @@ async fn whatever_json_allows_comes_out_as_it_came_in() {
     let expected: Vec<String> = listings.iter().map(|(_, text)| text.replace(['\n', '\r'], " ")).collect();
     assert_eq!(lines(&ndjson), expected);
 
-    let rows = [
-        "id,name,lat,lng,n,tags,\"é\n\"\"x\"\"\",__proto__,state_slug,city_slug",
-        "7,\"=HYPERLINK(\"\"http://x\"\")\",31.500,-97.12300000000000000000001,123456789012345678901234567890,,,,,",
-        "3,\"two\r\nlines, \"\"quoted\"\"\",,,,\"[  1e3,  {\"\"a\"\": null}  ]\",,,,",
-        "9,São 🏟 \u{2028} nul\0 tab\t half \u{fffd},31.5,-97,,,,,,",
-        "1,last,,5,,,\"\",,,",
-        "5,\"\",91,0,-0.0,,,,,",
-        "4,,3,2,,,,,,",
-        "8,,\"{\"\"deg\"\":1}\",true,,,,+1,,",
-    ];
-    assert_eq!(server.ok(CSV).await.text(), rows.map(|row| format!("{row}\r\n")).concat());
+    // The cells of the table are rows in `src/edge/dumps/table/tests.rs`.
+    let table = server.ok(CSV).await;
+    assert_eq!(csv::Reader::from_reader(&table.body[..]).records().map(Result::unwrap).count(), listings.len());
 
     let geojson = server.ok(GEOJSON).await;
     let text = lines(&geojson);

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::contents::{Texts, answers, lines, mirror_of, origin_of};
 use super::{ALL, CSV, DETAILS, DETAILS_CSV, NDJSON};
 use crate::client::{Asks, Reply, http2_client, parse};
-use crate::harness::{Script, Seen, Server, Setup, Upstream, edit, mirrored, origin, wait_until};
+use crate::harness::{Script, Seen, Server, Setup, Upstream, mirrored, origin, wait_until};
 
 /// Listings far too large for the buffers of a connection.
 fn large(count: u64, word: &str) -> (Vec<Texts>, Vec<Texts>) {
@@ -27,19 +27,6 @@ async fn all_who_ask_at_once_get_the_same() {
     let replies = server.together(clients, || {}).await;
     assert!(replies.iter().all(|reply| reply.status == 200 && reply.body == replies[0].body && !reply.body.is_empty()));
     assert_eq!(server.ok(CSV).await.etag(), replies[0].etag());
-}
-
-#[tokio::test]
-async fn a_new_snapshot_has_new_dumps_and_a_confirmed_one_keeps_them() {
-    let (origin, server) = mirrored(60).await;
-    let before = server.ok(NDJSON).await;
-    server.refreshed(&origin).await;
-    assert_eq!(server.ok(NDJSON).await.etag(), before.etag());
-    let id = before.text().lines().count() as u64 / 2;
-    let snapshot = edit(&origin, &server, |world| assert!(world.touch(world.ids()[id as usize]))).await;
-    let after = server.ok(NDJSON).await;
-    assert_eq!(after.the("mirror-snapshot"), snapshot);
-    assert_ne!((after.etag(), &after.body), (before.etag(), &before.body));
 }
 
 /// The same, with a taxonomy that names their state.

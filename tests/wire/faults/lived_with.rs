@@ -1,19 +1,25 @@
 //! Oddities that are no faults: the answer's meaning is clear, so it is stored to the byte.
 
-use sample_origin::{FaultRule, Switches, World};
+use sample_origin::{FaultRule, Origin, Switches, World};
 
 use super::table::{LIST, complete, everything_is_the_origins, restless};
 use crate::compare::list_is_the_origins;
-use crate::harness::{Setup, each, origin, origin_with, wait_until};
+use crate::harness::{Server, Setup, each, origin, origin_with, wait_until};
 use crate::origin_faults::{Fault, Raw, Tamper};
 
-/// Mirrors an origin with this oddity, changes it and lets the mirror follow.
-async fn is_lived_with(fault: Fault) {
+/// An origin with this oddity, and a mirror that has all of it.
+async fn mirrored(rule: FaultRule) -> (Origin, Server) {
     let origin = origin(130).await;
-    origin.set(|switches| switches.faults = vec![FaultRule::always("", fault.clone())]);
+    origin.set(|switches| (switches.gzip, switches.faults) = (false, vec![rule]));
     // Nothing is withheld: a busy machine may take its time.
     let server = restless(&origin).set("origin.timeout", "20s").start().await;
     complete(&server).await;
+    (origin, server)
+}
+
+/// Mirrors an origin with this oddity, changes it and lets the mirror follow.
+async fn is_lived_with(fault: Fault) {
+    let (origin, server) = mirrored(FaultRule::always("", fault)).await;
     everything_is_the_origins(&server, &origin).await;
     let (id, before) = (origin.world(World::ids)[3], server.snapshot().await);
     origin.edit(|world| assert!(world.touch(id)));
@@ -64,11 +70,7 @@ async fn odd_items_are_served_as_they_came() {
         (Tamper::LoneSurrogate, r#""name":"\ud800"#),
         (Tamper::LoneSurrogateKey, r#""\ud800":{"\udc00":[]},"name":"#),
     ] {
-        let origin = origin(130).await;
-        let rules = vec![FaultRule::always(LIST, Fault::Tampered(tamper))];
-        origin.set(|switches| switches.faults = rules);
-        let server = restless(&origin).start().await;
-        complete(&server).await;
+        let (origin, server) = mirrored(FaultRule::always(LIST, Fault::Tampered(tamper))).await;
         let first = server.ok(LIST).await;
         assert!(first.text().contains(shows), "{tamper:?}: {}", first.text());
         assert!(first.text().contains(r#""total":130,"#), "{tamper:?}");
@@ -136,11 +138,8 @@ async fn a_forwarded_list_with_a_listing_that_cannot_be_read_has_the_others() {
 #[tokio::test]
 async fn a_word_that_is_no_content_coding_means_none() {
     for word in ["UTF-8", "none"] {
-        let origin = origin(130).await;
         let named = Fault::Falsified(vec![("content-encoding", word.into())]);
-        origin.set(|switches| (switches.gzip, switches.faults) = (false, vec![FaultRule::always("", named)]));
-        let server = restless(&origin).start().await;
-        complete(&server).await;
+        let (origin, server) = mirrored(FaultRule::always("", named)).await;
         everything_is_the_origins(&server, &origin).await;
         let shield = Setup::shield_of(&origin).start().await;
         assert_eq!(shield.ok(LIST).await.total(), 130, "{word}");
@@ -151,10 +150,7 @@ async fn a_word_that_is_no_content_coding_means_none() {
 #[tokio::test]
 async fn a_total_that_is_too_low_and_a_page_size_that_is_not_true_hide_nothing() {
     for tamper in [Tamper::Total("129"), Tamper::PerPage("50")] {
-        let origin = origin(130).await;
-        origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, Fault::Tampered(tamper))]);
-        let server = restless(&origin).start().await;
-        complete(&server).await;
+        let (origin, server) = mirrored(FaultRule::always(LIST, Fault::Tampered(tamper))).await;
         let shown = [1, 2].map(|page| format!("{LIST}?per_page=100&page={page}"));
         for target in shown {
             let ids = server.ok(&target).await.ids();
@@ -182,27 +178,8 @@ async fn an_origin_without_listings_is_mirrored_and_fills_up() {
 }
 
 #[tokio::test]
-async fn an_origin_that_loses_everything_is_held_back_until_it_has_found_it() {
-    let origin = origin(130).await;
-    let server = restless(&origin).start().await;
-    complete(&server).await;
-    let (before, page) = (server.snapshot().await, server.ok(LIST).await);
-    origin.edit(|world| world.retain(|_| false));
-    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
-    assert_eq!((server.ok(LIST).await.etag(), server.snapshot().await), (page.etag(), before.clone()));
-    origin.edit(|world| *world = World::generate(130, 42));
-    wait_until("nothing is held back any more", || async { server.status().await["held"].is_null() }).await;
-    assert_eq!(server.snapshot().await, before);
-    everything_is_the_origins(&server, &origin).await;
-}
-
-#[tokio::test]
 async fn an_entity_tag_that_cannot_be_sent_back_is_not() {
     // A control character makes an answer unusable, and another one follows.
-    let origin = origin(130).await;
-    let rule = FaultRule::times("/api/cities.json", 2, Fault::Raw(Raw::ControlTag));
-    origin.set(|switches| switches.faults = vec![rule]);
-    let server = restless(&origin).start().await;
-    complete(&server).await;
+    let (origin, server) = mirrored(FaultRule::times("/api/cities.json", 2, Fault::Raw(Raw::ControlTag))).await;
     everything_is_the_origins(&server, &origin).await;
 }

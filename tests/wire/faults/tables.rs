@@ -49,6 +49,37 @@ fn broken_bytes() -> Vec<Fault> {
     bytes.map(Fault::Raw).into()
 }
 
+/// Documents that are none of this API.
+fn other_documents() -> Vec<Fault> {
+    let texts = [
+        "[]",
+        "{}",
+        "",
+        "null",
+        r#"{"@type":"ItemList","total":130,"items":[{"id":1,"na"#,
+        r#"{"page":"1","per_page":50,"total":"many","total_pages":{},"filters":3,"items":{"id":[]}}"#,
+        r#"{"page":1,"per_page":100,"total":0,"total_pages":0,"filters":{},"items":[]}"#,
+    ];
+    let mut faults: Vec<Fault> = texts.map(|text| Fault::Body(text.to_owned())).into();
+    faults.extend([Fault::HtmlWith200, Fault::Truncated, Fault::Body("[".repeat(100_000))]);
+    faults
+}
+
+/// Errors, and answers without an end.
+fn failures() -> Vec<Fault> {
+    let mut faults: Vec<Fault> = [500, 503, 404, 204].map(Fault::Status).into();
+    faults.extend([
+        Fault::TooManyRequests(Some(1)),
+        Fault::TooManyRequests(None),
+        Fault::Redirect("http://127.0.0.1:1/elsewhere".into()),
+        Fault::EndlessBody,
+        Fault::Hang,
+        Fault::Reset,
+        Fault::SlowDrip(Duration::from_secs(5)),
+    ]);
+    faults
+}
+
 /// Refusals, and answers to another question.
 fn refusals() -> Vec<Fault> {
     vec![
@@ -64,6 +95,16 @@ fn refusals() -> Vec<Fault> {
         Fault::Redirect("//elsewhere.invalid/api/listings.json".into()),
         Fault::Redirect("\\\\".into()),
     ]
+}
+
+#[tokio::test]
+async fn other_documents_harm_nobody() {
+    harm_nobody(EVERYTHING, Told::Yes, other_documents()).await;
+}
+
+#[tokio::test]
+async fn errors_and_answers_without_end_harm_nobody() {
+    harm_nobody(EVERYTHING, Told::Yes, failures()).await;
 }
 
 #[tokio::test]

@@ -1,77 +1,16 @@
 //! The mirror talks to an origin behind TLS only if it trusts the certificate.
 //!
-//! The origin here is `openssl s_server`, which serves files; the certificates are made for the test.
+//! The certificates are made for the test.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use sample_origin::Origin;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use crate::harness::openssl::{certificate, in_front_of};
 use crate::harness::{Script, Server, Setup, Upstream, origin, run, until, wait_until};
-use crate::tls::{address, with_tls};
-
-struct TlsFiles {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for TlsFiles {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn openssl(dir: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(dir).output().unwrap();
-    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// An authority, `ca.pem`, and a certificate for `name` that it signed, `cert.pem`.
-fn certificate(dir: &Path, name: &str) {
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    let authority =
-        ["req", "-x509", "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem"];
-    openssl(dir, &[&authority[..], &key[..]].concat());
-    let request = ["req", "-new", "-subj", "/CN=test origin", "-keyout", "key.pem", "-out", "cert.csr"];
-    openssl(dir, &[&request[..], &key[..]].concat());
-    std::fs::write(dir.join("leaf.ext"), format!("subjectAltName={name}\nbasicConstraints=CA:FALSE\n")).unwrap();
-    let sign =
-        ["x509", "-req", "-in", "cert.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"];
-    openssl(dir, &[&sign[..], &["-extfile", "leaf.ext", "-out", "cert.pem"]].concat());
-}
-
-/// Serves what a mirror asks an origin for, once per connection.
-fn serve(dir: &Path, origin: &Origin) -> TlsFiles {
-    std::fs::create_dir_all(dir.join("api")).unwrap();
-    for path in ["api/listings.json?per_page=100", "api/sports.json", "api/states.json", "api/cities.json"] {
-        std::fs::write(dir.join(path), origin.expected_text(&format!("/{path}")).1).unwrap();
-    }
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let child = Command::new("openssl")
-        .args([
-            "s_server",
-            "-accept",
-            &format!("127.0.0.1:{port}"),
-            "-cert",
-            "cert.pem",
-            "-key",
-            "key.pem",
-            "-WWW",
-            "-quiet",
-        ])
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    TlsFiles { child, port }
-}
+use crate::tls::{DAYS, address, certified, with_tls};
 
 /// Starts a mirror that names a failure.
 async fn tells(setup: Setup, named: &str) -> Server {
@@ -102,8 +41,7 @@ async fn tls_to_a_port_without_it_is_refused() {
 
 #[tokio::test]
 async fn http_to_a_port_that_speaks_tls_is_told_in_words() {
-    let dir = TempDir::new().unwrap();
-    certificate(dir.path(), "IP:127.0.0.1");
+    let dir = certified();
     let told = "that port speaks tls: set origin.url to https://";
     // It answers 400, as nginx does.
     let tls = with_tls(Setup::offline(), dir.path()).start().await;
@@ -115,14 +53,9 @@ async fn http_to_a_port_that_speaks_tls_is_told_in_words() {
 
 #[tokio::test]
 async fn an_origin_that_fails_otherwise_is_not_taken_for_one_that_speaks_tls() {
-    let dir = TempDir::new().unwrap();
-    certificate(dir.path(), "IP:127.0.0.1");
-    // Without a byte of TLS.
-    let closes = serve(dir.path(), &origin(20).await);
     let refuses = Upstream::start(|_| Script::new(400, "no HTTPS here")).await;
-    let strange = [raw(b"SSH-2.0-OpenSSH_9.2\r\n").await, raw(b"\x15\x04").await].map(|it| format!("http://{it}"));
-    let [ssh, other] = strange;
-    for url in [format!("http://127.0.0.1:{}", closes.port), refuses.url(), ssh, other] {
+    let others = [raw(b"").await, raw(b"SSH-2.0-OpenSSH_9.2\r\n").await, raw(b"\x15\x04").await];
+    for url in others.map(|other| format!("http://{other}")).into_iter().chain([refuses.url()]) {
         let server = tells(Setup::offline().set("origin.url", &url), "/api/listings.json").await;
         assert!(!server.process.said().to_lowercase().contains("tls"), "{}", server.process.said());
     }
@@ -175,41 +108,30 @@ async fn an_address_at_which_there_is_no_such_api_is_told_so() {
 #[tokio::test]
 async fn certificates_decide_whether_an_origin_is_talked_to() {
     let origin = origin(20).await;
-    let dir = TempDir::new().unwrap();
-    certificate(dir.path(), "IP:127.0.0.1");
-    let files = serve(dir.path(), &origin);
-    let setup = Setup::mirror_of(&origin).set("origin.url", &format!("https://127.0.0.1:{}", files.port));
-    refuses(setup.clone(), "certificate").await;
-
-    let other = TempDir::new().unwrap();
-    certificate(other.path(), "DNS:elsewhere.example");
-    let wrong = serve(other.path(), &origin);
-    let ca = other.path().join("ca.pem");
-    let misnamed = Setup::mirror_of(&origin)
-        .set("origin.url", &format!("https://127.0.0.1:{}", wrong.port))
-        .set("origin.ca_file", &ca.to_string_lossy());
-    refuses(misnamed, "certificate").await;
-
+    let (dir, own, other) = (certified(), certified(), TempDir::new().unwrap());
+    certificate(other.path(), "DNS:elsewhere.example", &DAYS);
     // `openssl req -x509` makes the certificate of an authority.
-    let own = TempDir::new().unwrap();
-    certificate(own.path(), "IP:127.0.0.1");
     for (from, to) in [("ca.pem", "cert.pem"), ("ca.key", "key.pem")] {
         std::fs::copy(own.path().join(from), own.path().join(to)).unwrap();
     }
-    let authority = serve(own.path(), &origin);
-    let ca = own.path().join("ca.pem");
-    let shown = Setup::mirror_of(&origin)
-        .set("origin.url", &format!("https://127.0.0.1:{}", authority.port))
-        .set("origin.ca_file", &ca.to_string_lossy());
-    let server =
-        tells(shown, "the certificate of an authority (ca:true) as its own; give the server a certificate with").await;
+    let of = async |dir: &TempDir| {
+        let address = in_front_of(origin.addr(), dir.path()).await;
+        Setup::mirror_of(&origin).set("origin.url", &format!("https://{address}"))
+    };
+    let trusting =
+        |setup: Setup, dir: &TempDir| setup.set("origin.ca_file", &dir.path().join("ca.pem").to_string_lossy());
+    let setup = of(&dir).await;
+    refuses(setup.clone(), "certificate").await;
+    refuses(trusting(of(&other).await, &other), "certificate").await;
+    let named = "the certificate of an authority (ca:true) as its own; give the server a certificate with";
+    let server = tells(trusting(of(&own).await, &own), named).await;
     let said = until("it is a finding", || server.finding("origin-fails")).await;
     assert!(said.contains("(origin.ca_file for the origin;") && !said.contains("CaUsed"), "{said}");
 
     // Behind a byte order mark, as some editors write it.
     let ca = dir.path().join("ca.pem");
     std::fs::write(&ca, ["\u{feff}".as_bytes(), &std::fs::read(&ca).unwrap()].concat()).unwrap();
-    let server = setup.set("origin.ca_file", &ca.to_string_lossy()).set("mirror.details", "on-demand").start().await;
+    let server = trusting(setup, &dir).set("mirror.details", "on-demand").start().await;
     server.ready().await;
     assert_eq!(server.ok("/api/listings.json").await.total(), 20);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::Method;
 use sample_origin::{CountStyle, Origin, Switches, World};
 
-use super::store::{Head, Store, leads_to, leads_to_all, publishing, told};
+use super::store::{Head, Store, leads_to, leads_to_all, publishing, replica_of, told};
 use crate::gap::{Desk, LIST, mirrored};
 use crate::harness::{Aim, Server, Setup, edit, origin, run, wait_until};
 
@@ -23,10 +23,6 @@ async fn change(origin: &Origin, server: &Server) -> String {
         assert!(world.touch(ids[ids.len() / 2]));
     })
     .await
-}
-
-fn replica_of(store: &Store) -> Setup {
-    Setup::offline().set("replica.url", &store.url()).set("replica.poll", "200ms")
 }
 
 /// Asserts that others can read what a head names, and enter its directories.
@@ -100,7 +96,7 @@ async fn a_mirror_publishes_before_its_first_crawl_is_certified_and_new_details_
     server.settled(&origin).await;
     let head = store.until("the certificate", |head| head.inner["certificate"] != "provisional").await;
     assert_eq!(head.snapshot(), server.snapshot().await);
-    let replica = replica_of(&store).start().await;
+    let replica = replica_of(&store.url()).start().await;
     let (changed, mut added) = (origin.world(World::ids)[7], None);
     edit(&origin, &server, |world| {
         assert!(world.touch(changed) && world.change_detail(changed));
@@ -124,7 +120,7 @@ async fn evidence_travels_with_the_full_bundle_and_again_when_it_has_changed() {
     server.restart_with("publish.url", &store.url()).await;
     server.settled(&origin).await;
     store.has(&server).await;
-    let replica = replica_of(&store).start().await;
+    let replica = replica_of(&store.url()).start().await;
     let keeps_evidence = async |from: usize| {
         let mut keeps = Vec::new();
         for delta in store.has(&server).await.deltas().iter().skip(from) {

@@ -15,14 +15,25 @@ use http::Method;
 use serde_json::Value;
 
 use crate::client::Reply;
+use crate::fleet::store::{self, timeless};
 use crate::gap::{Everything, everything};
-use crate::harness::{Server, Setup, soon, until};
+use crate::harness::{Server, Setup, soon};
 
 use shelf::Shelf;
 
 /// A replica of this store that looks often.
 fn replica_of(shelf: &Shelf) -> Setup {
-    Setup::offline().set("replica.url", &shelf.url()).set("replica.poll", "200ms")
+    store::replica_of(&shelf.url())
+}
+
+/// Everything that a server has. Lists name the instant for which they are confirmed, which the heads here choose freely.
+async fn all_of(server: &Server) -> Everything {
+    timeless(everything(server).await)
+}
+
+/// Waits until `replica.why` names something; the whole text.
+async fn says(server: &Server, named: &str) -> String {
+    store::says(server, "replica", named).await
 }
 
 /// Waits until a replica serves this snapshot and has taken this head.
@@ -32,27 +43,6 @@ async fn follows(server: &Server, snapshot: &str, sequence: u64) {
         status["snapshot"]["id"] == snapshot && status["replica"]["sequence"] == sequence
     })
     .await;
-}
-
-/// Everything that a server has. Lists name the instant for which they are confirmed, which the heads here choose freely.
-async fn all_of(server: &Server) -> Everything {
-    let mut all = everything(server).await;
-    for (_, _, text) in all.values_mut() {
-        if let Some((before, after)) = text.split_once("\"generated_at\":\"") {
-            let rest = after.split_once('"').map_or("", |(_, rest)| rest);
-            *text = format!("{before}{rest}");
-        }
-    }
-    all
-}
-
-/// Waits until `replica.why` names something; the whole text.
-async fn says(server: &Server, named: &str) -> String {
-    until(&format!("the replica says {named:?}"), || async {
-        let status = server.status().await;
-        status["replica"]["why"].as_str().filter(|why| why.contains(named)).map(str::to_owned)
-    })
-    .await
 }
 
 /// A counter of the metrics.

@@ -188,13 +188,34 @@ pub fn lists(mut all: Everything) -> Everything {
 }
 
 /// Without the instant for which it is confirmed: the head brings that, and no bundle follows it.
-fn timeless(mut all: Everything) -> Everything {
+pub fn timeless(mut all: Everything) -> Everything {
     for (_, _, body) in all.values_mut() {
         if let Some((before, rest)) = body.split_once("\"generated_at\":\"") {
             *body = format!("{before}{}", rest.split_once('"').unwrap().1);
         }
     }
     all
+}
+
+/// A replica of this store that looks often.
+pub fn replica_of(url: &str) -> Setup {
+    Setup::offline().set("replica.url", url).set("replica.poll", "200ms")
+}
+
+/// Waits until a replica serves what its publisher serves.
+pub async fn follows(replica: &Server, publisher: &Server) {
+    let snapshot = publisher.snapshot().await;
+    wait_until("the replica has the publisher's snapshot", || async { replica.snapshot().await == snapshot }).await;
+    is_one_of(&lists(everything(replica).await), &[&lists(everything(publisher).await)]);
+}
+
+/// Waits until `replica.why` or `publish.why` names something; the whole text.
+pub async fn says(server: &Server, section: &str, named: &str) -> String {
+    until(&format!("{section}.why names {named:?}"), || async {
+        let status = server.status().await;
+        status[section]["why"].as_str().filter(|why| why.contains(named)).map(str::to_owned)
+    })
+    .await
 }
 
 /// What `/status` says of the publisher.

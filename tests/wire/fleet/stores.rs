@@ -6,31 +6,17 @@ use http::Method;
 use sample_origin::{Origin, World};
 
 use crate::fleet::relay::Line;
-use crate::fleet::store::lists;
-use crate::gap::{everything, is_one_of};
+use crate::fleet::store::{follows, lists, says};
+use crate::gap::everything;
 use crate::harness::{PATIENCE, Server, Setup, edit, origin, quiet, until, wait_until};
 
 use real::Real;
-
-async fn follows(replica: &Server, publisher: &Server) {
-    let snapshot = publisher.snapshot().await;
-    wait_until("the replica has the publisher's snapshot", || async { replica.snapshot().await == snapshot }).await;
-    is_one_of(&lists(everything(replica).await), &[&lists(everything(publisher).await)]);
-}
 
 /// Changes one listing at the origin, and waits until the publisher serves it.
 async fn change(origin: &Origin, publisher: &Server, which: usize) {
     edit(origin, publisher, |world: &mut World| {
         let id = world.ids()[which];
         assert!(world.touch(id));
-    })
-    .await;
-}
-
-/// Waits until `replica.why` or `publish.why` names something.
-async fn says(server: &Server, section: &str, named: &str) {
-    wait_until(&format!("{section}.why names {named:?}"), || async {
-        server.status().await[section]["why"].as_str().is_some_and(|why| why.contains(named))
     })
     .await;
 }

@@ -2,35 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use sample_origin::{Switches, World};
+use sample_origin::World;
 
-use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
-use crate::harness::{Server, Setup};
+use super::{LIST, Load, Two, everything, is_one_of, none_failed, targets, two};
+use crate::harness::{Server, Setup, wait_until};
 
-/// The start of a scenario: two bundles, and the mirror's answers when it wrote them.
-struct Two {
-    desk: Desk,
-    ids: Vec<u64>,
-    touched: u64,
-    removed: u64,
-    old: (String, Everything),
-    new: (String, Everything),
-}
-
-async fn two(listings: usize) -> Two {
-    let (origin, mirror) = mirrored(listings, Switches::default()).await;
-    let desk = Desk::new();
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
-    let old = (mirror.snapshot().await, everything(&mirror).await);
-    let ids = origin.world(World::ids);
-    let (touched, removed) = (ids[7], ids[listings / 2]);
-    edit(&origin, &mirror, |world| {
-        assert!(world.touch(touched) && world.remove(removed) && world.change_detail(touched));
-    })
-    .await;
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
-    let new = (mirror.snapshot().await, everything(&mirror).await);
-    Two { desk, ids, touched, removed, old, new }
+/// One listing is touched, another removed.
+fn few(world: &mut World, ids: &[u64]) {
+    assert!(world.touch(ids[7]) && world.remove(ids[ids.len() / 2]) && world.change_detail(ids[7]));
 }
 
 async fn changes(server: &Server, since: &str) -> [BTreeSet<u64>; 3] {
@@ -41,7 +20,8 @@ async fn changes(server: &Server, since: &str) -> [BTreeSet<u64>; 3] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_import_beside_a_replica_under_load_switches_and_fails_nobody() {
-    let Two { desk, ids, touched, removed, old, new } = two(300).await;
+    let Two { desk, ids, old, new } = two(300, few).await;
+    let (touched, removed) = (ids[7], ids[150]);
     let server = Setup::offline().start().await;
     // Unready, and told so, until there is something.
     assert_eq!(server.admin(http::Method::GET, "/readyz").await.status, 503);
@@ -86,7 +66,8 @@ async fn an_import_beside_a_replica_under_load_switches_and_fails_nobody() {
 
 #[tokio::test]
 async fn an_older_bundle_is_refused_unless_it_is_wanted() {
-    let Two { desk, removed, old, new, .. } = two(130).await;
+    let Two { desk, ids, old, new } = two(130, few).await;
+    let removed = ids[65];
     let mut server = Setup::offline().start().await;
     let data = server.data_dir();
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
@@ -124,23 +105,9 @@ async fn an_older_bundle_is_refused_unless_it_is_wanted() {
 }
 
 #[tokio::test]
-async fn data_older_than_max_age_is_unhealthy() {
-    let Two { desk, .. } = two(20).await;
+async fn a_rollback_waits_out_an_import_of_data_that_is_older_than_max_age_and_unhealthy() {
+    let Two { desk, old, new, .. } = two(60, few).await;
     let server = Setup::offline().set("bundle.max_age", "1s").start().await;
-    desk.does(&server.setup, &server.data_dir(), &["import"], "new.gsb").await;
-    crate::harness::wait_until("it is unhealthy", || async {
-        server.admin(http::Method::GET, "/status").await.status == 503
-    })
-    .await;
-    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
-    assert!(reason.starts_with("data not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
-    assert_eq!(server.ok(LIST).await.status, 200, "it is served all the same");
-}
-
-#[tokio::test]
-async fn a_rollback_waits_out_an_import() {
-    let Two { desk, old, new, .. } = two(60).await;
-    let server = Setup::offline().start().await;
     let data = server.data_dir();
     for name in ["old.gsb", "new.gsb"] {
         desk.does(&server.setup, &data, &["import"], name).await;
@@ -151,12 +118,15 @@ async fn a_rollback_waits_out_an_import() {
     assert!(said.contains("not current yet") && said.contains("release"), "{said}");
     assert_eq!(server.snapshot().await, old.0);
     assert_eq!(server.admin(http::Method::POST, "/snapshots/release").await.status, 200);
+    wait_until("it is unhealthy", || async { server.admin(http::Method::GET, "/status").await.status == 503 }).await;
+    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("data not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
     is_one_of(&everything(&server).await, &[&new.1]);
 }
 
 #[tokio::test]
 async fn imports_and_exports_at_once_are_done_one_after_the_other() {
-    let Two { desk, old, new, .. } = two(300).await;
+    let Two { desk, old, new, .. } = two(300, few).await;
     let server = Setup::offline().start().await;
     let (setup, data) = (&server.setup, server.data_dir());
     desk.does(setup, &data, &["import"], "old.gsb").await;
@@ -188,18 +158,4 @@ async fn imports_and_exports_at_once_are_done_one_after_the_other() {
     assert!(both.0.0 == 0 || both.1.0 == 0, "{both:?}");
     let server = desk.serve_copy(offline).await;
     is_one_of(&everything(&server).await, &[&new.1]);
-}
-
-#[tokio::test]
-async fn an_export_has_every_detail_that_a_client_has_got() {
-    let origin = crate::harness::origin(40).await;
-    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
-    server.ready().await;
-    let desk = Desk::new();
-    for id in origin.world(World::ids) {
-        server.ok(&format!("/api/listings/{id}.json")).await;
-    }
-    // Details are made durable together, within a second.
-    let said = desk.does(&server.setup, &server.data_dir(), &["export"], "venues.gsb").await;
-    assert!(said.contains("details: 40 of 40 listings mirrored"), "{said}");
 }

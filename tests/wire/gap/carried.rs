@@ -4,7 +4,7 @@ use sample_origin::{CountStyle, Origin, Switches, TaxonomyShape, World};
 
 use super::{Desk, LIST, edit, everything, is_one_of, mirrored};
 use crate::compare::{detail_is_the_origins, same_list, slugs, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup};
+use crate::harness::{Server, Setup};
 
 const ELSEWHERE: &str = "http://replica.test/base";
 
@@ -105,43 +105,6 @@ async fn a_nested_dialect_under_a_prefix_crosses_the_gap() {
 }
 
 #[tokio::test]
-async fn an_import_takes_a_bundle_on_an_empty_directory_and_later_the_next() {
-    let (origin, mirror) = mirrored(130, Switches::default()).await;
-    let desk = Desk::new();
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
-    let old = everything(&mirror).await;
-    edit(&origin, &mirror, |world| {
-        let ids = world.ids();
-        assert!(world.touch(ids[3]) && world.remove(ids[50]));
-    })
-    .await;
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
-    let new = everything(&mirror).await;
-    let directory = format!(" into {}", desk.data().display());
-    let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "old.gsb").await;
-    assert!(said.contains(&format!("{directory}, which had no data: snapshot ")), "{said}");
-    let said = desk.does(&Setup::offline(), &desk.data(), &["import"], "new.gsb").await;
-    assert!(said.contains(&format!("{directory}: snapshot ")), "{said}");
-    let mut server = desk.serve_bundle(Setup::offline(), "old.gsb").await;
-    for restarted in [false, true] {
-        if restarted {
-            server.restart().await;
-        }
-        server.ready().await;
-        is_one_of(&everything(&server).await, &[&old]);
-    }
-    desk.does(&Setup::offline(), &server.data_dir(), &["import"], "new.gsb").await;
-    for restarted in [false, true] {
-        if restarted {
-            server.restart().await;
-        }
-        is_one_of(&everything(&server).await, &[&new]);
-        assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), mirror.ok(LIST).await.the("mirror-confirmed"));
-    }
-    assert_eq!(PUBLIC, "http://mirror.test", "replica and mirror have one name here");
-}
-
-#[tokio::test]
 async fn an_import_takes_a_bundle_that_confirms_the_same_data_for_a_later_instant() {
     let (origin, mirror) = mirrored(60, Switches::default()).await;
     let desk = Desk::new();
@@ -158,32 +121,6 @@ async fn an_import_takes_a_bundle_that_confirms_the_same_data_for_a_later_instan
     assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), confirmed);
     desk.does(&Setup::offline(), &server.data_dir(), &["import"], "late.gsb").await;
     assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), mirror.ok(LIST).await.the("mirror-confirmed"));
-}
-
-#[tokio::test]
-async fn an_import_takes_a_bundle_that_brings_more_details_of_the_same_data() {
-    let origin = crate::harness::origin(60).await;
-    let mirror = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
-    mirror.ready().await;
-    crate::harness::quiet(&origin).await;
-    let ids = origin.world(World::ids);
-    let desk = Desk::new();
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "few.gsb").await;
-    for id in &ids {
-        detail_is_the_origins(&mirror, &origin, *id).await;
-    }
-    crate::harness::wait_until("all details are in a bundle", || async {
-        desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "all.gsb").await;
-        desk.inspect("all.gsb").await["manifest"]["details"]["present"] == 60
-    })
-    .await;
-    let server = desk.serve_bundle(Setup::offline(), "few.gsb").await;
-    let target = format!("/api/listings/{}.json", ids[50]);
-    server.get(&target).await.assert_problem(503, &[]);
-    desk.does(&Setup::offline(), &server.data_dir(), &["import"], "all.gsb").await;
-    for id in &ids {
-        detail_is_the_origins(&server, &origin, *id).await;
-    }
 }
 
 #[tokio::test]

@@ -4,32 +4,20 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use http::Method;
-use sample_origin::{Switches, World};
-
-use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
+use super::{LIST, Load, Two, everything, is_one_of, none_failed, targets, two};
 use crate::client::{Reply, plain_client};
 use crate::disk::limit_files;
 use crate::harness::{Server, Setup, wait_until};
+use http::Method;
 
-struct Prepared {
-    desk: Desk,
-    ids: Vec<u64>,
-    old: Everything,
-    new: Everything,
-}
-
-/// A desk whose data directory has `old.gsb`; in `new.gsb` everything has changed.
-async fn prepared(listings: usize) -> Prepared {
-    let (origin, mirror) = mirrored(listings, Switches::default()).await;
-    let desk = Desk::new();
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
-    let (ids, old) = (origin.world(World::ids), everything(&mirror).await);
-    edit(&origin, &mirror, |world| assert!(ids.iter().all(|id| world.touch(*id) && world.change_detail(*id)))).await;
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
-    let new = everything(&mirror).await;
-    desk.does(&Setup::offline(), &desk.data(), &["import"], "old.gsb").await;
-    Prepared { desk, ids, old, new }
+/// Two bundles between which everything has changed; the older one is imported in the desk's data directory.
+async fn prepared(listings: usize) -> Two {
+    let two = two(listings, |world, ids| {
+        assert!(ids.iter().all(|id| world.touch(*id) && world.change_detail(*id)));
+    });
+    let two = two.await;
+    two.desk.does(&Setup::offline(), &two.desk.data(), &["import"], "old.gsb").await;
+    two
 }
 
 async fn upload(server: &Server, bytes: Vec<u8>) -> Reply {
@@ -39,7 +27,7 @@ async fn upload(server: &Server, bytes: Vec<u8>) -> Reply {
 
 #[tokio::test]
 async fn truncated_and_altered_bundles_change_nothing() {
-    let Prepared { desk, old, new, .. } = prepared(60).await;
+    let Two { desk, old, new, .. } = prepared(60).await;
     let server = desk.serve_copy(Setup::offline()).await;
     let whole = desk.bytes("new.gsb");
     let step = whole.len() / 40;
@@ -61,11 +49,11 @@ async fn truncated_and_altered_bundles_change_nothing() {
             }
         }
     }
-    is_one_of(&everything(&server).await, &[&old]);
-    is_one_of(&everything(&desk.serve_copy(Setup::offline()).await).await, &[&old]);
+    is_one_of(&everything(&server).await, &[&old.1]);
+    is_one_of(&everything(&desk.serve_copy(Setup::offline()).await).await, &[&old.1]);
     let reply = upload(&server, whole).await;
     assert_eq!(reply.status, 200, "{reply:?}");
-    is_one_of(&everything(&server).await, &[&new]);
+    is_one_of(&everything(&server).await, &[&new.1]);
 }
 
 /// A command that writes no file beyond so many KiB.
@@ -82,7 +70,7 @@ fn within(kib: u64, setup: &Setup, data: &Path, words: &[&str]) -> (i32, String)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_is_full_during_an_import_leaves_the_old_snapshot_served() {
-    let Prepared { desk, ids, old, new } = prepared(500).await;
+    let Two { desk, ids, old, new } = prepared(500).await;
     let offline = Setup::offline().alone();
     let (file, bundle) = (desk.path("new.gsb"), desk.bytes("new.gsb").len() as u64);
     let store = fs::metadata(desk.data().join("grandstand.redb")).unwrap().len();
@@ -95,26 +83,26 @@ async fn a_disk_that_is_full_during_an_import_leaves_the_old_snapshot_served() {
         limit_files(server.process.pid(), &limit.to_string());
         desk.refuses(&offline, &data, &["import"], "new.gsb", &[named]).await;
         assert_eq!(server.snapshot().await, before);
-        is_one_of(&everything(&server).await, &[&old]);
+        is_one_of(&everything(&server).await, &[&old.1]);
     }
     none_failed(&load.stop().await, &[&before]);
     // Unchanged after a restart as well, and well again when there is room.
     server.restart().await;
-    is_one_of(&everything(&server).await, &[&old]);
+    is_one_of(&everything(&server).await, &[&old.1]);
     limit_files(server.process.pid(), &store.to_string());
     desk.refuses(&offline, &data, &["import"], "new.gsb", &["no space left", "grandstand.redb"]).await;
     limit_files(server.process.pid(), "unlimited");
     desk.does(&offline, &data, &["import"], "new.gsb").await;
-    is_one_of(&everything(&server).await, &[&new]);
+    is_one_of(&everything(&server).await, &[&new.1]);
     wait_until("/status is 200", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
 
     // Without a server.
     let words = ["bundle", "import", file.to_str().unwrap()];
     let (code, said) = within(store / 1024, &offline, &desk.data(), &words);
     assert!(code == 1 && said.contains("no space left") && said.contains("grandstand.redb"), "{code} {said}");
-    is_one_of(&everything(&desk.serve_copy(offline.clone()).await).await, &[&old]);
+    is_one_of(&everything(&desk.serve_copy(offline.clone()).await).await, &[&old.1]);
     desk.does(&offline, &desk.data(), &["import"], "new.gsb").await;
-    is_one_of(&everything(&desk.serve_copy(offline.clone()).await).await, &[&new]);
+    is_one_of(&everything(&desk.serve_copy(offline.clone()).await).await, &[&new.1]);
 
     // An export on a full disk leaves nothing, and the file that was there.
     let out = desk.path("old.gsb");

@@ -3,33 +3,23 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use sample_origin::{Switches, World};
-
-use super::{Desk, Everything, copy_all, edit, everything, is_one_of, mirrored};
+use super::{Two, copy_all, everything, is_one_of, two};
 use crate::harness::{Aim, Process, Setup, wait_until};
 
-/// A desk whose data directory has `old`, with a bundle of `new` that changes much.
-async fn prepared() -> (Desk, Everything, Everything) {
-    let (origin, mirror) = mirrored(260, Switches::default()).await;
-    let desk = Desk::new();
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
-    let old = everything(&mirror).await;
-    edit(&origin, &mirror, |world: &mut World| {
-        let ids = world.ids();
-        assert!(ids[..200].iter().all(|id| world.touch(*id) && world.change_detail(*id)));
-        assert!(world.remove(ids[250]));
-    })
-    .await;
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
-    let new = everything(&mirror).await;
-    desk.does(&Setup::offline(), &desk.data(), &["import"], "old.gsb").await;
-    (desk, old, new)
+/// A desk whose data directory has the older of two bundles between which much changes.
+async fn prepared() -> Two {
+    let two = two(260, |world, ids| {
+        assert!(ids[..200].iter().all(|id| world.touch(*id) && world.change_detail(*id)) && world.remove(ids[250]));
+    });
+    let two = two.await;
+    two.desk.does(&Setup::offline(), &two.desk.data(), &["import"], "old.gsb").await;
+    two
 }
 
 #[tokio::test]
 async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
     const ROUNDS: u64 = 16;
-    let (desk, old, new) = prepared().await;
+    let Two { desk, old, new, .. } = prepared().await;
     let offline = Setup::offline();
     let work = desk.path("work");
     let arguments = |dir| offline.arguments(&["bundle", "import", desk.path("new.gsb").to_str().unwrap()], dir);
@@ -48,7 +38,7 @@ async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
         let dir = tempfile::tempdir().unwrap();
         copy_all(&work, &dir.path().join("data"));
         let server = offline.clone().start_in(dir).await;
-        let which = is_one_of(&everything(&server).await, &[&old, &new]);
+        let which = is_one_of(&everything(&server).await, &[&old.1, &new.1]);
         assert!(which == 1 || !finished, "round {round}");
         seen[which] += 1;
         aim.learn(which == 1);
@@ -57,7 +47,7 @@ async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
         let dir = tempfile::tempdir().unwrap();
         copy_all(&work, &dir.path().join("data"));
         let server = offline.clone().start_in(dir).await;
-        is_one_of(&everything(&server).await, &[&new]);
+        is_one_of(&everything(&server).await, &[&new.1]);
     }
     assert!(seen[0] > 2, "{seen:?}: nothing was killed before it was done");
 }
@@ -65,7 +55,7 @@ async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
 #[tokio::test]
 async fn a_server_that_is_killed_while_it_imports_has_the_old_snapshot_or_the_new_one() {
     const ROUNDS: u64 = 8;
-    let (desk, old, new) = prepared().await;
+    let Two { desk, old, new, .. } = prepared().await;
     let offline = Setup::offline().alone();
     let (mut aim, mut seen) = (Aim::new(Duration::ZERO), [0; 2]);
     for round in 0.. {
@@ -95,11 +85,11 @@ async fn a_server_that_is_killed_while_it_imports_has_the_old_snapshot_or_the_ne
         .await;
         // With 0 only if it is done; without a server it may have done it itself.
         server.restart().await;
-        let which = is_one_of(&everything(&server).await, &[&old, &new]);
+        let which = is_one_of(&everything(&server).await, &[&old.1, &new.1]);
         assert!(which == 1 || code == Some(1), "round {round}: {code:?}");
         seen[which] += 1;
         assert_eq!(super::names(&server.data_dir()).iter().filter(|name| name.contains(".tmp")).count(), 0);
         desk.does(&offline, &server.data_dir(), &["import"], "new.gsb").await;
-        is_one_of(&everything(&server).await, &[&new]);
+        is_one_of(&everything(&server).await, &[&new.1]);
     }
 }

@@ -110,18 +110,3 @@ async fn an_export_that_is_told_to_stop_takes_away_what_it_has_begun() {
     }
     assert!(stopped > 2, "only {stopped} exports were stopped before their end");
 }
-
-#[tokio::test]
-async fn an_export_that_cannot_be_written_says_where_and_leaves_nothing() {
-    let (_origin, mirror) = mirrored(60, Switches::default()).await;
-    let desk = Desk::new();
-    desk.refuses(&mirror.setup, &mirror.data_dir(), &["export"], "none/b.gsb", &["none/b.gsb"]).await;
-    fs::create_dir(desk.path("dir")).unwrap();
-    desk.refuses(&mirror.setup, &mirror.data_dir(), &["export"], "dir", &["dir"]).await;
-    desk.refuses(&mirror.setup, &mirror.data_dir(), &["export", "--since", "0000"], "b.gsb", &["0000"]).await;
-    let key = desk.path("none.key");
-    let sign = ["export", "--sign", key.to_str().unwrap()];
-    desk.refuses(&mirror.setup, &mirror.data_dir(), &sign, "b.gsb", &["none.key"]).await;
-    desk.refuses(&Setup::offline(), &desk.path("nothing"), &["export"], "b.gsb", &["nothing"]).await;
-    assert_eq!(desk.names(), ["dir"]);
-}

@@ -6,20 +6,9 @@ use std::process::Command;
 
 use sample_origin::Switches;
 
-use super::{Desk, edit, everything, is_one_of, mirrored};
+use super::{Desk, LIST, edit, everything, is_one_of, mirrored};
 use crate::harness::Setup;
-
-fn tool(dir: &Path, arguments: &[&str]) -> bool {
-    let output = Command::new("minisign").args(arguments).current_dir(dir).output();
-    output.expect("the tool `minisign` is there: setup.sh installs it").status.success()
-}
-
-/// Makes a key with the tool; its public line.
-fn key(desk: &Desk, name: &str) -> String {
-    let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
-    assert!(tool(desk.0.path(), &["-G", "-W", "-p", &public, "-s", &secret]));
-    fs::read_to_string(desk.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
-}
+use crate::harness::minisign::{key, minisign};
 
 /// `name` with a fault in it or beside it; the expected message.
 fn prepare(desk: &Desk, case: &str) -> &'static str {
@@ -33,7 +22,7 @@ fn prepare(desk: &Desk, case: &str) -> &'static str {
             "not signed"
         }
         "other key" => {
-            assert!(tool(desk.0.path(), &["-S", "-s", "other.key", "-m", "case.gsb"]));
+            assert!(minisign(desk.0.path(), &["-S", "-s", "other.key", "-m", "case.gsb"]));
             "not trusted"
         }
         "altered" => {
@@ -61,7 +50,7 @@ fn prepare(desk: &Desk, case: &str) -> &'static str {
             "altered"
         }
         "old form" => {
-            assert!(tool(desk.0.path(), &["-S", "-l", "-s", "ours.key", "-m", "case.gsb"]));
+            assert!(minisign(desk.0.path(), &["-S", "-l", "-s", "ours.key", "-m", "case.gsb"]));
             "old form"
         }
         other => panic!("{other}"),
@@ -75,7 +64,7 @@ const REFUSED: [&str; 8] =
 async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
     let (origin, mirror) = mirrored(60, Switches::default()).await;
     let desk = Desk::new();
-    let (ours, _other) = (key(&desk, "ours"), key(&desk, "other"));
+    let (ours, _other) = (key(desk.0.path(), "ours"), key(desk.0.path(), "other"));
     let (data, secret) = (mirror.data_dir(), desk.path("ours.key"));
     let sign = ["export", "--sign", secret.to_str().unwrap()];
     desk.does(&mirror.setup, &data, &sign, "old.gsb").await;
@@ -85,12 +74,14 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
     assert!(said.contains("signed by the key"), "{said}");
     let new = everything(&mirror).await;
     for name in ["old.gsb", "new.gsb"] {
-        assert!(tool(desk.0.path(), &["-V", "-p", "ours.pub", "-m", name]), "the tool verifies {name}");
-        assert!(!tool(desk.0.path(), &["-V", "-p", "other.pub", "-m", name]), "and not for another key");
+        assert!(minisign(desk.0.path(), &["-V", "-p", "ours.pub", "-m", name]), "the tool verifies {name}");
+        assert!(!minisign(desk.0.path(), &["-V", "-p", "other.pub", "-m", name]), "and not for another key");
     }
 
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
-    desk.does(&strict, &desk.data(), &["import"], "old.gsb").await;
+    let into = format!(" into {}", desk.data().display());
+    let said = desk.does(&strict, &desk.data(), &["import"], "old.gsb").await;
+    assert!(said.contains(&format!("{into}, which had no data: snapshot ")), "{said}");
     let server = desk.serve_copy(strict.clone()).await;
     let snapshots = server.admin(http::Method::GET, "/snapshots").await.text().to_owned();
     for case in REFUSED {
@@ -121,7 +112,9 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
         assert!(said.contains("signed") || said.contains("signature"), "{said}");
     }
     is_one_of(&everything(&server).await, &[&new]);
-    desk.does(&strict, &desk.data(), &["import"], "new.gsb").await;
+    assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), mirror.ok(LIST).await.the("mirror-confirmed"));
+    let said = desk.does(&strict, &desk.data(), &["import"], "new.gsb").await;
+    assert!(said.contains(&format!("{into}: snapshot ")), "{said}");
     is_one_of(&everything(&desk.serve_copy(strict).await).await, &[&new]);
 }
 
@@ -129,7 +122,7 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
 async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     let (_origin, mirror) = mirrored(20, Switches::default()).await;
     let desk = Desk::new();
-    let ours = key(&desk, "ours");
+    let ours = key(desk.0.path(), "ours");
     let secret = desk.path("ours.key");
     desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
@@ -150,7 +143,10 @@ async fn a_data_directory_remembers_whether_bundles_must_be_signed() {
     server.down().await;
     desk.refuses(&lax, &data, &["import"], "b.gsb", &needs_keys).await;
     desk.does(&strict, &data, &["import"], "b.gsb").await;
-    fs::remove_file(desk.path("b.gsb.minisig")).unwrap();
+    // An export without a signature takes the old one away.
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "b.gsb").await;
+    assert!(!desk.path("b.gsb.minisig").exists());
+    desk.refuses(&strict, &data, &["verify"], "b.gsb", &["not signed"]).await;
     server.setup = lax;
     server.restart().await;
     assert!(server.process.said().contains("unsigned bundles are imported"), "{}", server.process.said());
@@ -171,27 +167,16 @@ async fn an_export_says_what_it_wrote_or_what_is_missing() {
         let directory = format!("{} does not exist: create it", desk.path("none").display());
         desk.refuses(&mirror.setup, &data, words, "none/a", &[&directory]).await;
     }
+    fs::create_dir(desk.path("dir")).unwrap();
+    desk.refuses(&mirror.setup, &data, &["export"], "dir", &["dir"]).await;
+    desk.refuses(&mirror.setup, &data, &["export", "--since", "0000"], "b.gsb", &["0000"]).await;
+    desk.refuses(&Setup::offline(), &desk.path("nothing"), &["export"], "b.gsb", &["nothing"]).await;
     fs::write(desk.path("mirror.toml"), "[origin]\nurl = \"http://origin.test\"\n").unwrap();
     let before = desk.bytes("mirror.toml");
     let (code, said) = desk.bundle(&mirror.setup, &data, &["export"], "mirror.toml").await;
     assert!(code == 64 && said.contains("exists and is no bundle"), "{code}: {said}");
-    assert_eq!(
-        (desk.names(), desk.bytes("mirror.toml")),
-        (vec!["mirror.toml".to_owned(), "venues".to_owned()], before)
-    );
-}
-
-#[tokio::test]
-async fn an_export_without_a_signature_takes_the_old_one_away() {
-    let (_origin, mirror) = mirrored(20, Switches::default()).await;
-    let desk = Desk::new();
-    let ours = key(&desk, "ours");
-    let secret = desk.path("ours.key");
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
-    let strict = Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]"));
-    desk.does(&strict, &desk.data(), &["verify"], "b.gsb").await;
-    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "b.gsb").await;
-    desk.refuses(&strict, &desk.data(), &["verify"], "b.gsb", &["not signed"]).await;
+    assert_eq!(desk.names(), ["dir", "mirror.toml", "venues"]);
+    assert_eq!(desk.bytes("mirror.toml"), before);
 }
 
 /// Replaces a file by something that cannot be read as a file.
@@ -211,7 +196,7 @@ fn put_odd(path: &Path, odd: &str) {
 async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once() {
     let (_origin, mirror) = mirrored(20, Switches::default()).await;
     let desk = Desk::new();
-    let ours = key(&desk, "ours");
+    let ours = key(desk.0.path(), "ours");
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "good.gsb").await;
     let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
     let server = lax.clone().start().await;
@@ -243,7 +228,7 @@ async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once()
 #[tokio::test]
 async fn a_large_upload_that_is_refused_is_told_why() {
     let desk = Desk::new();
-    let ours = key(&desk, "ours");
+    let ours = key(desk.0.path(), "ours");
     let server = Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")).start().await;
     let client = crate::client::plain_client();
     for _ in 0..8 {

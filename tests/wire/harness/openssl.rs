@@ -2,6 +2,7 @@
 //!
 //! Callers: the tests of TLS, towards the origin and towards clients.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 /// A key of the kind that most certificates have.
@@ -69,4 +71,22 @@ pub fn config(dir: &Path) -> ServerConfig {
 /// The same, over connections.
 pub fn acceptor(dir: &Path) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config(dir)))
+}
+
+/// Where whoever speaks TLS reaches this address, with the certificate in this directory. It ends with the test.
+pub async fn in_front_of(to: SocketAddr, certificate: &Path) -> SocketAddr {
+    let (acceptor, listener) = (acceptor(certificate), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that does not trust the certificate hangs up.
+                let Ok(mut client) = acceptor.accept(tcp).await else { return };
+                let mut server = TcpStream::connect(to).await.unwrap();
+                let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    address
 }

@@ -53,6 +53,7 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
             match (case_of(seen), seen.nth) {
                 (None, _) => nothing(),
                 (Some(4), _) => answer(1, &[("cache-control", "no-store")]),
+                (Some(6), _) => Script::new(500, ""),
                 (_, 1) => answer(1, fields),
                 (_, 2) => with(Script::new(304, ""), fields),
                 (_, 3) => answer(3, &[("cache-control", "max-age=0, stale-while-revalidate=0"), ("etag", "\"a\"")]),
@@ -85,24 +86,15 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
         assert!(reply.age().unwrap() >= 1);
         let private = super::target(4);
         told(&server, &private, &[], "uri-miss", "grandstand; fwd=uri-miss; fwd-status=200").await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_we_refuse_or_cannot_answer_has_no_cache_status_and_counts_as_a_problem() {
-    in_both(async |uses| {
-        let upstream =
-            Upstream::start(|seen| if case_of(seen).is_some() { Script::new(500, "") } else { nothing() }).await;
-        let server = uses.start(&upstream).await;
-        for (target, status) in [(target(0), 503), ("/api/listings.json?page=0".into(), 400)] {
+        // What we refuse or cannot answer has no such field.
+        for (target, status) in [(super::target(6), 503), ("/api/listings.json?page=0".into(), 400)] {
             let before = counted(&server, "problem", status).await;
             let reply = server.get(&target).await;
             assert_eq!((reply.status, reply.header("cache-status")), (status, None), "{uses:?} {reply:?}");
             wait_until("it is counted", || async { counted(&server, "problem", status).await == before + 1 }).await;
         }
         let asked = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
-        let preflight = server.send(Method::OPTIONS, &target(0), &asked).await;
+        let preflight = server.send(Method::OPTIONS, &target, &asked).await;
         assert_eq!((preflight.status, preflight.header("cache-status")), (204, None));
     })
     .await;

@@ -155,14 +155,6 @@ async fn what_is_no_venue_is_not_found() {
     let moved = server.get(&format!("/venues/{id}/")).await;
     assert_eq!((moved.status, moved.the("location")), (301, format!("../{id}")));
     server.send(Method::POST, &format!("/venues/{id}"), &[]).await.assert_problem(405, &[]);
-    let empty = Setup::offline().start().await;
-    empty.get("/venues/1").await.assert_problem(503, &["snapshot"]);
-    let off = Setup::offline().set("pages.enabled", "false").start().await;
-    off.get("/venues/1").await.assert_problem(404, &["/venues/1"]);
-    let source = origin(5).await;
-    let shield = Setup::shield_of(&source).start().await;
-    shield.get("/venues/1").await.assert_problem(404, &["/venues/1"]);
-    assert_eq!(source.count(), 0);
 }
 
 #[tokio::test]

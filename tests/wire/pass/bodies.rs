@@ -224,22 +224,6 @@ async fn a_client_that_leaves_takes_only_what_is_not_kept_with_it() {
 }
 
 #[tokio::test]
-async fn who_has_read_all_of_an_answer_finds_it_kept() {
-    let (_origin, server) = shield(|seen| {
-        let answer = kept("first ");
-        if seen.target.contains("chunked") { answer.then(Duration::ZERO, "second") } else { answer }
-    })
-    .await;
-    for number in 0..50 {
-        for target in [format!("/api/length?{number}"), format!("/api/chunked?{number}")] {
-            server.ok(&target).await;
-            let again = server.get_with(&target, &[("cache-control", "only-if-cached")]).await;
-            assert_eq!(again.status, 200, "{again:?}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_body_that_breaks_off_is_never_kept_and_everybody_sees_it_break() {
     let gate = Arc::new(Semaphore::new(0));
     let (origin, server) = shield({

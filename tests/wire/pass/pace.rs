@@ -290,34 +290,3 @@ async fn an_origin_that_breaks_off_ends_the_answers_of_slow_readers_and_gives_th
         assert!(!reader.ends_well().await, "the stream is reset");
     }
 }
-
-#[tokio::test]
-async fn only_an_answer_that_is_stored_says_so() {
-    for client in clients_of(2) {
-        let gate = Arc::new(Semaphore::new(0));
-        let (_origin, server) = shield({
-            let gate = gate.clone();
-            move |seen| match seen.target.as_str() {
-                "/api/empty" => kept(""),
-                "/api/length" => kept("short"),
-                _ => kept("first ").then_held_by(&gate, "second"),
-            }
-        })
-        .await;
-        let (status, leader) = begun(&client, &server, "/api/chunked").await;
-        assert_eq!(status, "grandstand; fwd=uri-miss; fwd-status=200");
-        let (status, joiner) = begun(&client, &server, "/api/chunked").await;
-        assert_eq!(status, "grandstand; fwd=uri-miss; fwd-status=200; collapsed");
-        gate.add_permits(1);
-        for response in [leader, joiner] {
-            assert_eq!(response.bytes().await.unwrap(), "first second");
-        }
-        let length = get(&client, &server, "/api/length").await;
-        assert_eq!(length.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200");
-        let empty = get(&client, &server, "/api/empty").await;
-        assert_eq!(empty.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200; stored");
-        for target in ["/api/chunked", "/api/length", "/api/empty"] {
-            assert!(is_hit(&client, &server, target).await, "{target}");
-        }
-    }
-}

@@ -20,9 +20,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::PATH;
-use crate::harness::Setup;
 use crate::harness::openssl::{certificate, config, signed};
-use crate::harness::wait_until;
+use crate::harness::{Server, Setup, wait_until};
 
 /// The agreement of a connection: server name and protocol.
 type Agreed = (Option<String>, Option<String>);
@@ -126,41 +125,6 @@ async fn http2_is_spoken_where_it_is_offered_and_one_connection_carries_all() {
 }
 
 #[tokio::test]
-async fn certificates_decide_whether_an_unknown_path_is_asked_for() {
-    let (good, expired, misnamed) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
-    certificate(good.path(), "IP:127.0.0.1", &["-days", "2"]);
-    certificate(expired.path(), "IP:127.0.0.1", &["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]);
-    certificate(misnamed.path(), "DNS:elsewhere.example", &["-days", "2"]);
-    let early = TempDir::new().unwrap();
-    certificate(early.path(), "IP:127.0.0.1", &["-startdate", "20990101000000Z", "-enddate", "20990201000000Z"]);
-    for (case, dir, trusted, named) in [
-        ("not yet valid", &early, true, Some("not valid yet")),
-        ("trusted", &good, true, None),
-        ("of an unknown authority", &good, false, Some("unknownissuer")),
-        ("expired", &expired, true, Some("expired")),
-        ("of another name", &misnamed, true, Some("not valid for name")),
-    ] {
-        let origin = TlsOrigin::start(dir.path(), &["h2", "http/1.1"]).await;
-        let mut setup = Setup::shield_of_url(&origin.url("127.0.0.1"));
-        if trusted {
-            setup = setup.set("origin.ca_file", &dir.path().join("ca.pem").to_string_lossy());
-        }
-        let server = setup.start().await;
-        let Some(named) = named else {
-            assert_eq!(server.get(PATH).await.status, 200, "{case}");
-            continue;
-        };
-        let reply = server.get(PATH).await;
-        reply.assert_problem(503, &[]);
-        assert!(!reply.text().contains("127.0.0.1") && !reply.text().contains("certificate"), "{case}: {reply:?}");
-        let status = server.status().await;
-        let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
-        assert!(said.contains("certificate") && said.contains(named), "{case}: {said}");
-        assert!(origin.requests.lock().is_empty(), "{case}");
-    }
-}
-
-#[tokio::test]
 async fn the_systems_authorities_are_read_with_the_first_certificate() {
     let (dir, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     certificate(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
@@ -175,13 +139,28 @@ async fn the_systems_authorities_are_read_with_the_first_certificate() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_goes_bad_under_a_running_server_is_named_and_disturbs_no_kept_answer() {
+async fn a_bad_certificate_is_named_without_a_request_and_disturbs_no_kept_answer() {
     let (dir, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     certificate(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
     certificate(other.path(), "IP:127.0.0.1", &["-days", "2"]);
     let origin = TlsOrigin::start(dir.path(), &["h2", "http/1.1"]).await;
-    let ca = dir.path().join("ca.pem").to_string_lossy().into_owned();
-    let server = Setup::shield_of_url(&origin.url("127.0.0.1")).set("origin.ca_file", &ca).start().await;
+    let fails = async |server: &Server, path: &str, named: &str| {
+        let asked = origin.requests.lock().len();
+        // The first request may meet the end of the kept connection.
+        wait_until(&format!("the failure names {named:?}"), || async {
+            let reply = server.get(path).await;
+            reply.assert_problem(503, &[]);
+            assert!(!reply.text().contains("127.0.0.1") && !reply.text().contains("certificate"), "{reply:?}");
+            let status = server.status().await;
+            let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
+            said.contains("certificate") && said.contains(named)
+        })
+        .await;
+        assert_eq!(origin.requests.lock().len(), asked, "{named}");
+    };
+    let setup = Setup::shield_of_url(&origin.url("127.0.0.1"));
+    fails(&setup.clone().start().await, PATH, "unknownissuer").await;
+    let server = setup.set("origin.ca_file", &dir.path().join("ca.pem").to_string_lossy()).start().await;
     server.ok(PATH).await;
     let past = ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"];
     let cases: [(&str, &[&str], &str); 4] = [
@@ -199,15 +178,7 @@ async fn a_certificate_that_goes_bad_under_a_running_server_is_named_and_disturb
             origin.renew(dir.path());
         }
         origin.hang_up().await;
-        let bad = format!("/api/bad/{number}");
-        // The first request may meet the end of the kept connection.
-        wait_until(&format!("the failure names {named:?}"), || async {
-            server.get(&bad).await.assert_problem(503, &[]);
-            let status = server.status().await;
-            let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
-            said.contains("certificate") && said.contains(named)
-        })
-        .await;
+        fails(&server, &format!("/api/bad/{number}"), named).await;
         server.ok(PATH).await;
         // Good again: no restart, no reload.
         signed(dir.path(), "IP:127.0.0.1", &["-days", "2"]);

@@ -45,9 +45,8 @@ async fn sync_with_wait_outlasts_an_origin_that_fails() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = Setup::mirror_of(&origin).arguments(&["sync", "--wait"], &dir.path().join("data"));
     let mut sync = Process::spawn(&arguments);
-    wait_until("more than eight requests failed", || {
-        let failed = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
-        async move { failed > 9 }
+    wait_until("more than eight requests failed", || async {
+        origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count() > 9
     })
     .await;
     assert_eq!(sync.ended(), None, "{}", sync.said());

@@ -237,6 +237,7 @@ async fn asked(address: SocketAddr) -> io::Result<(TcpStream, bool)> {
 async fn a_server_that_stops_accepts_connections_for_a_while_and_says_that_each_ends() {
     let mut server = Setup::offline().set("drain", "10m").start().await;
     let (mut kept, ends) = asked(server.public).await.unwrap();
+    let _silent = TcpStream::connect(server.public).await.unwrap();
     assert!(!ends);
     server.process.signal("TERM");
     // The first that is told so may have been accepted before.

@@ -12,7 +12,7 @@ use crate::harness::openssl::{acceptor, certificate};
 use crate::harness::redis::Redis;
 use serde_json::json;
 
-use crate::harness::{PATIENCE, Process, Server, Setup, run, wait_until};
+use crate::harness::{PATIENCE, Server, Setup, run, wait_until};
 
 async fn admitted(server: &Server, client: &str, times: usize) -> usize {
     let mut admitted = 0;
@@ -36,14 +36,6 @@ async fn fails_and_returns(server: &Server, reason: &str, mend: impl AsyncFnOnce
     mend().await;
     shares(server).await;
     assert!(sample(server, "grandstand_limit_shared").await > 0.5);
-}
-
-#[tokio::test]
-async fn without_a_store_the_limit_is_local_and_nothing_is_wrong() {
-    let server = crate::harness::Setup::offline().set("rate_limit.requests_per_minute", "5").start().await;
-    let told = told(&server).await;
-    assert_eq!((&told["store"], &told["why"], &told["url"]), (&json!("local"), &json!(null), &json!(null)));
-    assert_eq!(left(&ask(&server, "192.0.2.1").await).0, 4);
 }
 
 #[tokio::test]
@@ -75,21 +67,13 @@ async fn a_killed_redis_costs_one_limit_per_machine_and_what_was_lost_is_known_a
     redis.run(&[]).await;
     shares(&one).await;
     shares(&other).await;
-    wait_until("both have told what they admitted alone", || {
-        let told = redis.stamps("192.0.2.1").len();
-        async move { told == 7 }
-    })
-    .await;
+    wait_until("both have told what they admitted alone", || async { redis.stamps("192.0.2.1").len() == 7 }).await;
     assert_eq!(admitted(&one, "192.0.2.1", 2).await + admitted(&other, "192.0.2.1", 2).await, 0);
     // Redis would admit a client whose window it has lost; a machine that admitted it often enough does not.
     assert_eq!(admitted(&one, "192.0.2.2", 5).await, 5);
     redis.ask::<()>(&["FLUSHALL"]);
     assert_eq!(admitted(&one, "192.0.2.2", 3).await, 0);
-    wait_until("the refused requests do not count in Redis", || {
-        let told = redis.stamps("192.0.2.2").len();
-        async move { told == 0 }
-    })
-    .await;
+    wait_until("the refused requests do not count in Redis", || async { redis.stamps("192.0.2.2").is_empty() }).await;
 }
 
 #[tokio::test]
@@ -162,20 +146,7 @@ async fn a_reload_changes_how_long_a_decision_waits_and_where_the_password_is() 
 }
 
 #[tokio::test]
-async fn a_read_only_or_full_redis_is_named_and_used_again_when_it_is_mended() {
-    let redis = Redis::start().await;
-    let server = machine(&redis, 100_000).start().await;
-    shares(&server).await;
-    redis.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
-    let mend = async || redis.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
-    fails_and_returns(&server, "read-only replica", mend).await;
-    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-    let mend = async || redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
-    fails_and_returns(&server, "memory limit", mend).await;
-}
-
-#[tokio::test]
-async fn a_full_redis_is_noticed_without_requests_and_not_used_until_it_has_room() {
+async fn a_read_only_or_full_redis_is_named_noticed_without_requests_and_used_again_when_it_is_mended() {
     let redis = Redis::start().await;
     let server = machine(&redis, 100_000).start().await;
     shares(&server).await;
@@ -183,11 +154,7 @@ async fn a_full_redis_is_noticed_without_requests_and_not_used_until_it_has_room
     let why = counts_alone(&server).await;
     assert!(why.contains("memory limit"), "{why}");
     let before = redis.scripts();
-    wait_until("it has tried it again, several times", || {
-        let tries = redis.scripts() - before;
-        async move { tries >= 4 }
-    })
-    .await;
+    wait_until("it has tried it again, several times", || async { redis.scripts() - before >= 4 }).await;
     let losses = sample(&server, "grandstand_limit_store_losses_total").await;
     assert!(losses < 1.5, "{losses}: it was used again although it is full");
     assert!(counts_alone(&server).await.contains("memory limit"));
@@ -195,6 +162,12 @@ async fn a_full_redis_is_noticed_without_requests_and_not_used_until_it_has_room
     shares(&server).await;
     assert_eq!(admitted(&server, "192.0.2.1", 2).await, 2);
     assert_eq!(redis.stamps("probe").len(), 0, "a check leaves nothing behind");
+    redis.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    let mend = async || redis.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    fails_and_returns(&server, "read-only replica", mend).await;
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mend = async || redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    fails_and_returns(&server, "memory limit", mend).await;
 }
 
 #[tokio::test]
@@ -270,21 +243,6 @@ async fn redis_is_reached_over_tls_only_with_a_good_certificate() {
     assert_eq!(admitted(&cleartext, "192.0.2.2", 6).await, 5);
 }
 
-#[tokio::test]
-async fn a_store_that_cannot_be_one_is_a_mistake() {
-    let data = tempfile::tempdir().unwrap();
-    for (key, value, says) in [
-        ("rate_limit.store", "http://127.0.0.1", "is not the address of a store"),
-        ("rate_limit.store", "redis://:secret@127.0.0.1/first", "redis://***@127.0.0.1/first"),
-        ("rate_limit.store_timeout", "0s", "from 1ms to 10s"),
-        ("rate_limit.store_password_file", "/nowhere", "needs `rate_limit.store`"),
-    ] {
-        let arguments = crate::harness::Setup::offline().set(key, value).arguments(&["check"], data.path());
-        let (code, said) = Process::spawn(&arguments).end().await;
-        assert!(code == 64 && said.contains(says) && !said.contains("secret"), "{key}={value}: {code}: {said}");
-    }
-}
-
 /// `rate_limit` in `/status`.
 async fn told(server: &Server) -> serde_json::Value {
     server.status().await["rate_limit"].clone()
@@ -318,9 +276,10 @@ async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_co
     assert!(server.finding("limit-not-shared").await.unwrap().starts_with(said));
     let (_, screen) = run(&arguments).await;
     assert!(screen.contains(&format!("  finding    {said}")), "{screen}");
-    let without = crate::harness::Setup::offline().start().await;
+    let without = Setup::offline().set("rate_limit.requests_per_minute", "5").start().await;
     let told = told(&without).await;
     assert_eq!((&told["store"], &told["url"], &told["decisions"]), (&json!("local"), &json!(null), &json!(null)));
+    assert_eq!((&told["why"], left(&ask(&without, "192.0.2.1").await).0), (&json!(null), 4));
 }
 
 /// Whoever can write to Redis can damage keys, by accident too.
@@ -352,11 +311,7 @@ async fn a_damaged_key_concerns_its_client_alone_and_is_repaired() {
     redis.ask::<i64>(&["ZADD", &key("192.0.2.6"), "inf", "b"]);
     assert_eq!(admitted(&other, "192.0.2.6", 5).await, 2);
     let before = redis.scripts();
-    wait_until("the connection was tried with its damaged key", || {
-        let tried = redis.scripts() >= before + 4;
-        async move { tried }
-    })
-    .await;
+    wait_until("the connection was tried with its damaged key", || async { redis.scripts() >= before + 4 }).await;
     for server in [&one, &other] {
         assert_eq!(server.status().await["rate_limit"]["store"], "shared");
         assert!(sample(server, "grandstand_limit_store_losses_total").await < 0.5);

@@ -74,11 +74,8 @@ async fn switches_under_load_fail_no_request_and_mix_no_two_snapshots() {
         let (answered, then) = (Arc::clone(&answered), answered.load(Ordering::Acquire));
         let failed = clients.iter().any(tokio::task::JoinHandle::is_finished);
         async move {
-            wait_until("clients are answered", || {
-                let holds = failed || answered.load(Ordering::Acquire) >= then + many;
-                async move { holds }
-            })
-            .await;
+            wait_until("clients are answered", || async { failed || answered.load(Ordering::Acquire) >= then + many })
+                .await;
         }
     };
     for _ in 0..12 {

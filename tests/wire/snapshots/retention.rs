@@ -7,10 +7,7 @@ use grandstand::data::store::{BlockKey, DataDir, Store};
 use sample_origin::World;
 
 use super::{LIST, command, done, grow, kept, mirrored, newest, post, roll_back};
-use crate::clocks::Hand;
 use crate::harness::{Server, Setup, origin, wait_until};
-
-const DAY: i64 = 86_400;
 
 async fn kept_are(server: &Server, expected: &[&str]) {
     let expected: BTreeSet<&str> = expected.iter().copied().collect();
@@ -57,36 +54,6 @@ async fn the_newest_and_the_pinned_stay_and_the_others_go() {
     server.ready().await;
     let last = grow(&origin, &server, "The only one").await;
     kept_are(&server, &[&last]).await;
-}
-
-#[tokio::test]
-async fn the_last_of_each_day_stays() {
-    let (hand, origin) = (Hand::new(), origin(60).await);
-    let now = jiff::Timestamp::now().as_second();
-    let setup = Setup::mirror_of(&origin).set("mirror.keep", "1");
-    let set = |day: i64| {
-        // Noon, so that no day ends meanwhile.
-        let ahead = day * DAY + DAY / 2 - now % DAY;
-        hand.set(ahead);
-        origin.set(|switches| switches.clock_ahead = ahead);
-    };
-    set(1);
-    let server = hand.on(setup).start().await;
-    server.settled(&origin).await;
-    let mut last = Vec::new();
-    for day in 1..=8 {
-        set(day);
-        for number in 0..2 {
-            let id = grow(&origin, &server, &format!("Day {day}, {number}")).await;
-            if number == 1 {
-                last.push(id);
-            }
-        }
-        let expected: Vec<&str> = last.iter().rev().take(7).map(String::as_str).collect();
-        kept_are(&server, &expected).await;
-    }
-    roll_back(&server, &last[1]).await;
-    assert_eq!(server.ok(LIST).await.total(), 64);
 }
 
 /// Counts blocks: a file has free pages as well, more than so little data takes.

@@ -24,9 +24,20 @@ async fn served_is(server: &Server, id: &str, total: u64) {
 async fn a_rollback_holds_over_restarts_while_refreshes_go_on_until_the_release() {
     let (origin, mut server) = mirrored(60, Setup::alone).await;
     let old = server.snapshot().await;
-    let second = grow(&origin, &server, "Second").await;
+    let refused = post(&server, "release").await;
+    assert!(refused.status == 409 && refused.text().contains("no rollback is in effect"), "{refused:?}");
+    for unknown in ["nonsense", "00000000000000000000000000000000"] {
+        let refused = post(&server, &format!("{unknown}/rollback")).await;
+        assert_eq!(refused.status, 404, "{refused:?}");
+        assert!(refused.text().contains(unknown) && refused.text().contains(&old), "{refused:?}");
+    }
     assert!(server.status().await["rollback"].is_null());
     assert_eq!(metric(&server, "grandstand_rolled_back ").await, "0");
+    // The served one, while it is the newest.
+    assert_eq!(roll_back(&server, &old).await, json!({ "served": old, "newest": old, "rolled_back": true }));
+    assert_eq!(server.status().await["rollback"]["waiting"], false);
+    let second = grow(&origin, &server, "Second").await;
+    served_is(&server, &old, 60).await;
     let told = roll_back(&server, &old).await;
     assert_eq!(told, json!({ "served": old, "newest": second, "rolled_back": true }));
     let rollback = server.status().await["rollback"].clone();
@@ -61,61 +72,6 @@ async fn a_rollback_holds_over_restarts_while_refreshes_go_on_until_the_release(
     served_is(&server, &newest_id, 63).await;
     let next = grow(&origin, &server, "After the release").await;
     served_is(&server, &next, 64).await;
-}
-
-#[tokio::test]
-async fn what_is_served_can_be_held_moved_and_only_a_rollback_released() {
-    let (origin, server) = mirrored(40, |setup| setup).await;
-    let first = server.snapshot().await;
-    let refused = post(&server, "release").await;
-    assert_eq!(refused.status, 409, "{refused:?}");
-    assert!(refused.text().contains("no rollback is in effect"), "{refused:?}");
-    for unknown in ["nonsense", "00000000000000000000000000000000"] {
-        let refused = post(&server, &format!("{unknown}/rollback")).await;
-        assert_eq!(refused.status, 404, "{refused:?}");
-        assert!(refused.text().contains(unknown) && refused.text().contains(&first), "{refused:?}");
-    }
-    assert!(server.status().await["rollback"].is_null());
-
-    // The served one, while it is the newest.
-    assert_eq!(roll_back(&server, &first).await, json!({ "served": first, "newest": first, "rolled_back": true }));
-    assert_eq!(server.status().await["rollback"]["waiting"], false);
-    let second = grow(&origin, &server, "Held").await;
-    served_is(&server, &first, 40).await;
-    let third = grow(&origin, &server, "Held, too").await;
-    // While rolled back to another one, and to the newest.
-    roll_back(&server, &second).await;
-    served_is(&server, &second, 41).await;
-    roll_back(&server, &third).await;
-    served_is(&server, &third, 42).await;
-    let fourth = grow(&origin, &server, "Waits").await;
-    served_is(&server, &third, 42).await;
-    roll_back(&server, &first).await;
-    served_is(&server, &first, 40).await;
-    let refused = post(&server, "nonsense/rollback").await;
-    assert_eq!(refused.status, 404);
-    served_is(&server, &first, 40).await;
-    release(&server).await;
-    served_is(&server, &fourth, 43).await;
-    assert_eq!(post(&server, "release").await.status, 409);
-}
-
-#[tokio::test]
-async fn what_the_origin_goes_back_to_while_rolled_back_is_served_after_the_release() {
-    let (origin, mut server) = mirrored(40, |setup| setup).await;
-    let (first, world) = (server.snapshot().await, origin.world(World::clone));
-    grow(&origin, &server, "For a while").await;
-    roll_back(&server, &first).await;
-    let back = edit(&origin, &server, |own| *own = world).await;
-    assert_eq!(back, first, "equal data has equal ids");
-    let rollback = server.status().await["rollback"].clone();
-    assert_eq!(rollback, json!({ "served": first, "newest": first, "waiting": false }));
-    server.restart().await;
-    assert_eq!(server.status().await["rollback"], rollback);
-    release(&server).await;
-    served_is(&server, &first, 40).await;
-    let next = grow(&origin, &server, "Next").await;
-    served_is(&server, &next, 41).await;
 }
 
 #[tokio::test]

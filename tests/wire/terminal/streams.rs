@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use super::{arguments, json, settled};
-use crate::harness::{Setup, wait_until};
+use super::{arguments, json};
+use crate::harness::{Setup, mirrored, wait_until};
 
 /// A pipe that nobody reads.
 fn closed() -> Stdio {
@@ -29,7 +29,7 @@ async fn run_with(words: Vec<String>, [input, out, err]: [Stdio; 3]) -> (i32, St
 
 #[tokio::test]
 async fn a_closed_output_ends_a_command_quietly_and_a_full_one_with_a_line() {
-    let (_origin, mut server) = settled(20).await;
+    let (_origin, mut server) = mirrored(20).await;
     let files = tempfile::tempdir().unwrap();
     let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
     let (bundle, table) = (path("a.gsb"), path("a.csv"));
@@ -120,7 +120,7 @@ async fn a_server_outlives_a_log_that_cannot_be_written() {
 
 #[tokio::test]
 async fn a_bundle_is_read_from_standard_input() {
-    let (_origin, server) = settled(20).await;
+    let (_origin, server) = mirrored(20).await;
     let files = tempfile::tempdir().unwrap();
     let (bundle, there) = (files.path().join("a.gsb"), files.path().join("there"));
     let exported = arguments(&server, &["bundle", "export", bundle.to_str().unwrap()]);

@@ -68,50 +68,32 @@ async fn unusable_files_are_named_with_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_served_with_a_warning() {
-    let dir = tempfile::tempdir().unwrap();
-    authority(dir.path());
-    signed(dir.path(), NAME, &["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]);
-    let setup = with_tls(Setup::offline(), dir.path());
-    let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
-    assert_eq!(code, 0, "{said}");
-    let warning = "tls.cert: the certificate expired at 2020-02-01T00:00:00Z";
-    assert!(said.contains(&format!("warning: {warning}")), "{said}");
-    let server = setup.start().await;
-    assert!(server.process.said().contains("expired at"), "{}", server.process.said());
-    let status = server.status().await;
-    assert_eq!(status["tls"]["valid_until"], "2020-02-01T00:00:00Z");
-    assert!(server.finding("certificate-ends").await.unwrap().contains("expired"));
+async fn a_certificate_that_is_over_or_that_of_an_authority_is_served_with_a_warning() {
+    let (over, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    authority(over.path());
+    signed(over.path(), NAME, &["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]);
+    let make = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "key.pem"];
+    openssl(own.path(), &[&make[..], &["-out", "cert.pem"]].concat());
     let trusting = crate::client::client_builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
-    let url = format!("https://{}/nothing", address(&server).await);
-    assert_eq!(trusting.get(url).send().await.unwrap().status(), 404);
-}
-
-#[tokio::test]
-async fn files_behind_a_byte_order_mark_are_served() {
-    let dir = certified();
-    for name in ["cert.pem", "key.pem"] {
-        let path = dir.path().join(name);
-        std::fs::write(&path, ["\u{feff}".as_bytes(), &std::fs::read(&path).unwrap()].concat()).unwrap();
+    for (dir, warning, logged, found) in [
+        (&over, "tls.cert: the certificate expired at 2020-02-01T00:00:00Z", "expired at", "expired"),
+        (&own, OF_AUTHORITY, OF_AUTHORITY, "CA:FALSE"),
+    ] {
+        let setup = with_tls(Setup::offline(), dir.path());
+        let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
+        assert!(code == 0 && said.contains(&format!("warning: {warning}")), "{said}");
+        let server = setup.start().await;
+        assert!(server.process.said().contains(logged), "{}", server.process.said());
+        assert!(server.finding("certificate-ends").await.unwrap().contains(found));
+        let url = format!("https://{}/nothing", address(&server).await);
+        assert_eq!(trusting.get(url).send().await.unwrap().status(), 404);
+        if found == "expired" {
+            assert_eq!(server.status().await["tls"]["valid_until"], "2020-02-01T00:00:00Z");
+        }
     }
-    let server = with_tls(Setup::offline(), dir.path()).start().await;
-    let url = format!("https://{}/nothing", address(&server).await);
-    assert_eq!(client(dir.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
 }
 
-#[tokio::test]
-async fn a_certificate_of_an_authority_is_served_with_a_warning() {
-    let dir = tempfile::tempdir().unwrap();
-    let own = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "key.pem"];
-    openssl(dir.path(), &[&own[..], &["-out", "cert.pem"]].concat());
-    let setup = with_tls(Setup::offline(), dir.path());
-    let warning = "tls.cert: the certificate is that of an authority (CA:TRUE): many clients refuse it";
-    let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
-    assert!(code == 0 && said.contains(&format!("warning: {warning}")), "{said}");
-    let server = setup.start().await;
-    assert!(server.process.said().contains(warning), "{}", server.process.said());
-    assert!(server.finding("certificate-ends").await.unwrap().contains("CA:FALSE"));
-}
+const OF_AUTHORITY: &str = "tls.cert: the certificate is that of an authority (CA:TRUE): many clients refuse it";
 
 /// Makes `key.pem` of a kind, by these commands; the second reads `made.pem` of the first.
 fn make_key(dir: &Path, commands: &[&[&str]]) {
@@ -122,7 +104,7 @@ fn make_key(dir: &Path, commands: &[&[&str]]) {
 }
 
 #[tokio::test]
-async fn keys_of_every_usual_kind_and_form_are_served() {
+async fn keys_of_every_usual_kind_and_form_are_served_also_behind_a_byte_order_mark() {
     let dir = tempfile::tempdir().unwrap();
     authority(dir.path());
     let rsa = ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "key.pem"];
@@ -138,6 +120,11 @@ async fn keys_of_every_usual_kind_and_form_are_served() {
         make_key(dir.path(), commands);
         assert!(std::fs::read_to_string(dir.path().join("key.pem")).unwrap().contains(form), "{form}");
         signed_for_key(dir.path(), NAME, &DAYS);
+        if form.contains("EC") {
+            for path in ["cert.pem", "key.pem"].map(|name| dir.path().join(name)) {
+                std::fs::write(&path, ["\u{feff}".as_bytes(), &std::fs::read(&path).unwrap()].concat()).unwrap();
+            }
+        }
         let server = with_tls(Setup::offline(), dir.path()).start().await;
         let url = format!("https://{}/nothing", address(&server).await);
         let reply = client(dir.path()).build().unwrap().get(url).send().await;

@@ -26,6 +26,10 @@ fn table(rows: &[&str]) -> String {
 fn columns_stand_in_the_order_of_their_first_appearance() {
     let rows = [r#"{"id":1,"b":2}"#, r#"{"a":null,"id":2}"#, r#"{"id":3,"c":{"x": [1,"y"]},"b":""}"#];
     assert_eq!(table(&rows), "id,b,a,c\r\n1,2,,\r\n2,,,\r\n3,\"\",,\"{\"\"x\"\": [1,\"\"y\"\"]}\"\r\n");
+    assert_eq!(
+        table(&[r#"{"id":1,"é\n\"x\"":"","__proto__":"+1"}"#]),
+        "id,\"é\n\"\"x\"\"\",__proto__\r\n1,\"\",+1\r\n"
+    );
 }
 
 #[test]

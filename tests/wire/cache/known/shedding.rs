@@ -12,12 +12,6 @@ scenes! {
             > 59* 200 | cs: grandstand; fwd=stale; fwd-status=304; stored; collapsed
     "#
 
-    of_those_who_share_a_request_one_is_told_that_it_asked: r#"
-        60* GET /api/listings.json?sport=x&utm=%n | cc: no-cache < after 1s 200 [1] > 200 [1]
-            > 1* 200 | cs: grandstand; fwd=uri-miss; fwd-status=200; stored
-            > 59* 200 | cs: grandstand; fwd=uri-miss; fwd-status=200; stored; collapsed
-    "#
-
     reads_that_get_no_slot_in_time_are_refused_at_once_and_told_when_there_is_room: r#"
         set origin.requests_per_minute=6
         set origin.wait=10s

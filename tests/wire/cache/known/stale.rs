@@ -3,16 +3,6 @@
 use crate::cache::scene::scenes;
 
 scenes! {
-    a_stale_answer_stands_in_for_a_closed_connection_unless_the_origin_forbids_it: r#"
-        with control: max-age=1 || s-maxage=1 || max-age=1, s-maxage=1 || max-age=1, stale-if-error=60
-        GET /api/listings/1.json < 200 [1] | cc: $control | etag: "a" > 200 [1]
-        wait 2s
-        GET /api/listings/1.json < hangup
-            > 200 [1] | etag: W/"a" | age: 2 | cs: grandstand; fwd=stale; detail=stale-if-error | cc: $control
-        GET /api/listings/1.json | if-none-match: "a" < hangup
-            > 304 | cs: grandstand; fwd=stale; detail=stale-if-error
-    "#
-
     no_stale_answer_stands_in_where_the_origin_forbids_it: r#"
         with control: max-age=1, stale-if-error=0 || max-age=1, must-revalidate || max-age=1, proxy-revalidate
             || max-age=1, must-revalidate, stale-if-error=60 || max-age=3600, no-cache || no-cache
@@ -43,19 +33,6 @@ scenes! {
         GET /api/listings/2$i.json < 200 [1] | cc: max-age=1, $control | etag: "a" > 200 [1]
         wait 2s
         GET /api/listings/2$i.json < 200 [2] > 200 [2] | cs: ~grandstand; fwd=stale; fwd-status=200
-    "#
-
-    the_configured_window_of_stale_while_revalidate_holds_where_the_origin_states_none: r#"
-        set cache.stale_while_revalidate=1m
-        GET /api/listings/1.json < 200 [1] | cc: max-age=1 > 200 [1]
-        wait 2s
-        GET /api/listings/1.json < 200 [2] > 200 [1] | cs: grandstand; hit; ttl=-2
-    "#
-
-    without_a_window_nobody_gets_what_is_stale_before_the_origin_is_asked: r#"
-        GET /api/listings/1.json < 200 [1] | cc: max-age=1 > 200 [1]
-        wait 2s
-        GET /api/listings/1.json < 200 [2] > 200 [2]
     "#
 
     a_background_refresh_that_fails_never_replaces_what_is_kept: r#"

@@ -94,12 +94,6 @@ scenes! {
         GET /api/listings/3.json < 304 > 404 | cs: grandstand; fwd=stale; detail=stale-if-error
     "#
 
-    a_304_with_another_tag_confirms_nothing: r#"
-        GET /api/listings/1.json < 200 [1] | cc: max-age=0 | etag: "1" > 200 [1]
-        GET /api/listings/1.json < 304 | etag: "2" ? if-none-match: - < 200 [2] | cc: max-age=60 | etag: "2"
-            > 200 [2]
-    "#
-
     a_new_body_replaces_the_old_one_in_every_coding_at_once: r#"
         GET /api/listings/1.json < 200 [1] | cc: max-age=1 | etag: "1" > 200 [1]
         GET /api/listings/1.json | accept-encoding: gzip > 200 | etag: W/"1"

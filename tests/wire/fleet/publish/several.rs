@@ -6,15 +6,9 @@ use sample_origin::Origin;
 use super::change;
 use crate::fleet::bucket::{Bucket, Dialect, Fault};
 use crate::fleet::s3::{S3, with_options};
-use crate::fleet::store::{Head, lists, told};
+use crate::fleet::store::{Head, follows, lists, told};
 use crate::gap::{Desk, everything, is_one_of};
 use crate::harness::{Server, Setup, origin, until, wait_until};
-
-async fn follows(replica: &Server, publisher: &Server) {
-    let snapshot = publisher.snapshot().await;
-    wait_until("the replica has the publisher's snapshot", || async { replica.snapshot().await == snapshot }).await;
-    is_one_of(&lists(everything(replica).await), &[&lists(everything(publisher).await)]);
-}
 
 /// Both write at once for a while. `head`: the head in the store, with all its objects.
 async fn compete(servers: &[(&Origin, &Server)], head: impl AsyncFn() -> Option<Head>) {

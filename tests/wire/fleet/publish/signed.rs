@@ -2,19 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use http::Method;
 use sample_origin::{Switches, World};
 use serde_json::json;
 
-use super::{change, replica_of};
+use super::change;
 use crate::client::plain_client;
 use crate::clocks::Hand;
-use crate::fleet::store::{Head, Store, leads_to, publishing, told};
+use crate::fleet::store::{Head, Store, leads_to, publishing, replica_of, says, told};
 use crate::gap::{Desk, LIST, mirrored};
+use crate::harness::minisign::{key, minisign};
 use crate::harness::nginx::OnPort;
-use crate::harness::{Server, Setup, origin, run, soon, until, wait_until};
+use crate::harness::{Setup, origin, run, soon, until, wait_until};
 
 /// The password of a fixture, whose key costs little: the tool's own keys take a second and a gigabyte.
 const PASSWORD: &str = "correct horse";
@@ -22,32 +22,11 @@ const PASSWORD: &str = "correct horse";
 /// The highest number but one that a head can have.
 const HIGHEST: u64 = (1 << 53) - 2;
 
-/// Makes a key without a password.
-fn key(dir: &Path) {
-    let mut tool = Command::new("minisign");
-    tool.args(["-G", "-W", "-p", "k.pub", "-s", "k.key"]).current_dir(dir).stdout(Stdio::null());
-    assert!(tool.status().expect("the tool `minisign` is there: setup.sh installs it").success());
-}
-
-/// The public line of a key.
-fn public(dir: &Path) -> String {
-    fs::read_to_string(dir.join("k.pub")).unwrap().lines().nth(1).unwrap().to_owned()
-}
-
 /// Lays down a key with a password.
 fn encrypted_key(dir: &Path) {
     for (fixture, name) in [("encrypted.pub", "k.pub"), ("encrypted.key", "k.key")] {
         fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture), dir.join(name)).unwrap();
     }
-}
-
-fn verifies(dir: &Path, file: &Path, signature: &Path) -> bool {
-    let (file, signature) = (file.to_str().unwrap(), signature.to_str().unwrap());
-    let tool = Command::new("minisign")
-        .args(["-V", "-q", "-p", "k.pub", "-x", signature, "-m", file])
-        .current_dir(dir)
-        .status();
-    tool.unwrap().success()
 }
 
 fn signing(dir: &Path) -> impl FnOnce(Setup) -> Setup + use<> {
@@ -58,21 +37,20 @@ fn signing(dir: &Path) -> impl FnOnce(Setup) -> Setup + use<> {
     }
 }
 
-async fn says(server: &Server, part: &str, named: &str) {
-    wait_until(named, || async { server.status().await[part]["why"].as_str().is_some_and(|why| why.contains(named)) })
-        .await;
-}
-
 /// Asserts that the head and its bundles are signed with the key in this directory.
 fn is_signed(store: &Store, head: &Head, dir: &Path) {
     let (text, signature) = (dir.join("text"), dir.join("text.minisig"));
     fs::write(&text, head.outer["head"].as_str().unwrap()).unwrap();
     fs::write(&signature, head.outer["signature"].as_str().unwrap()).unwrap();
-    assert!(verifies(dir, &text, &signature));
+    let verifies = |file: &Path, signature: &Path| {
+        let (file, signature) = (file.to_str().unwrap(), signature.to_str().unwrap());
+        minisign(dir, &["-V", "-q", "-p", "k.pub", "-x", signature, "-m", file])
+    };
+    assert!(verifies(&text, &signature));
     for entry in head.chain() {
         let key = entry["key"].as_str().unwrap();
         let signature = store.root().join(format!("{key}.minisig"));
-        assert!(verifies(dir, &store.root().join(key), &signature), "{key}");
+        assert!(verifies(&store.root().join(key), &signature), "{key}");
     }
     assert!(!fs::read_to_string(&text).unwrap().contains(PASSWORD), "no password travels");
 }
@@ -127,13 +105,13 @@ async fn heads_and_bundles_are_signed_and_what_nobody_trusted_signed_is_replaced
 #[tokio::test]
 async fn a_detail_that_the_publisher_lacks_is_503_at_replicas_and_status_counts_those_on_their_way() {
     let (store, dir, origin) = (Store::new(), tempfile::tempdir().unwrap(), origin(60).await);
-    key(dir.path());
+    let public = key(dir.path(), "k");
     let setup = signing(dir.path())(Setup::mirror_of(&origin)).set("publish.url", &store.url());
     let server = setup.set("mirror.details", "on-demand").start().await;
     server.ready().await;
     store.until("the certificate", |head| head.inner["certificate"] == "full").await;
     store.has(&server).await;
-    let replica = replica_of(&store).set("bundle.trusted_keys", &format!("[\"{}\"]", public(dir.path()))).start().await;
+    let replica = replica_of(&store.url()).set("bundle.trusted_keys", &format!("[{public:?}]")).start().await;
     wait_until("it has the head", || async { replica.status().await["replica"]["behind_seconds"] == 0 }).await;
     let named = fs::read_to_string(dir.path().join("k.pub")).unwrap();
     let mut ids = origin.world(World::ids).into_iter();
@@ -185,7 +163,7 @@ async fn an_offline_server_publishes_and_from_numbers_far_ahead_there_is_a_way_b
     let mut server = desk.serve_copy(hand.on(Setup::offline().set("publish.url", &store.url()))).await;
     let ahead = store.has(&server).await;
     leads_to(&store, &ahead, &mirror).await;
-    let mut replica = hand.on(replica_of(&store)).start().await;
+    let mut replica = hand.on(replica_of(&store.url())).start().await;
     wait_until("the replica has it", || async { replica.status().await["replica"]["sequence"] == ahead.sequence() })
         .await;
     hand.set(0);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::change;
 use crate::fleet::bucket::{Bucket, Fault};
-use crate::fleet::store::{Head, told};
+use crate::fleet::store::{Head, says, told};
 use crate::gap::{LIST, everything};
 use crate::harness::{Server, Setup, origin, wait_until};
 
@@ -16,23 +16,19 @@ async fn has(bucket: &Bucket, server: &Server) -> Head {
     bucket.head().unwrap()
 }
 
-async fn says(server: &Server, named: &str) {
-    wait_until(named, || async { told(server).await["why"].as_str().is_some_and(|why| why.contains(named)) }).await;
-}
-
 #[tokio::test]
 async fn a_store_that_fails_is_told_and_disturbs_nobody_and_gets_everything_later() {
     let (origin, bucket) = (origin(200).await, Bucket::start(Fault::Forbidden).await);
     // Its objects are looked after every five seconds.
     let mut server = bucket.publishing(Setup::mirror_of(&origin)).set("publish.keep", "80s").start().await;
     server.settled(&origin).await;
-    says(&server, "refuses access").await;
+    says(&server, "publish", "refuses access").await;
     wait_until("it shows that it is behind", || async { told(&server).await["behind_seconds"] != 0 }).await;
     assert!(told(&server).await["last_success"].is_null() && bucket.head().is_none());
     // The head is written although the objects cannot be looked after.
     bucket.fails(Fault::Unlistable);
     let mut before = has(&bucket, &server).await;
-    says(&server, "the objects could not be checked").await;
+    says(&server, "publish", "the objects could not be checked").await;
     for (fault, expected) in [
         (Fault::Unavailable, "fail"),
         (Fault::Full, "is full"),
@@ -45,7 +41,7 @@ async fn a_store_that_fails_is_told_and_disturbs_nobody_and_gets_everything_late
         // A change meanwhile is served, and published later.
         change(&origin, &server).await;
         let served = everything(&server).await;
-        says(&server, expected).await;
+        says(&server, "publish", expected).await;
         let status = server.status().await;
         let why = status["publish"]["why"].as_str().unwrap();
         assert!(why.len() <= 500 && !why.contains("hunter2") && why.contains("s3://bucket/one"), "{why}");

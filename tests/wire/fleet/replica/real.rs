@@ -5,15 +5,11 @@ use std::fs;
 use http::Method;
 use sample_origin::{Origin, World};
 
-use super::super::store::{Store, lost, publishing};
+use super::super::store::{Store, lost, publishing, replica_of};
 use crate::gap::{Everything, everything, is_one_of};
-use crate::harness::{Server, Setup, edit, soon};
+use crate::harness::{Server, edit, soon};
 
 const CHANGES: [&str; 3] = ["added", "changed", "removed"];
-
-fn replica_of(url: &str) -> Setup {
-    Setup::offline().set("replica.url", url).set("replica.poll", "200ms")
-}
 
 /// Waits until a replica serves what its publisher serves, and compares lists and taxonomies.
 async fn follows(replica: &Server, publisher: &Server) {

@@ -1,14 +1,14 @@
 //! A store in a directory, written by a test: bundles of a real mirror, and a head of the test's own making.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::gap::Desk;
 use crate::harness::Server;
+use crate::harness::minisign::{key, minisign};
 
 /// The store.
 pub struct Shelf {
@@ -138,22 +138,15 @@ impl Shelf {
 
     /// Makes a key with the real tool; its public line.
     pub fn make_key(&self, name: &str) -> String {
-        let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
-        tool(self.desk.0.path(), &["-G", "-W", "-p", &public, "-s", &secret]);
-        fs::read_to_string(self.desk.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
+        key(self.desk.0.path(), name)
     }
 
     /// The signature of a text.
     fn sign(&self, key: &str, text: &str) -> String {
         fs::write(self.desk.path("text"), text).unwrap();
-        tool(self.desk.0.path(), &["-S", "-s", &format!("{key}.key"), "-m", "text"]);
+        assert!(minisign(self.desk.0.path(), &["-S", "-s", &format!("{key}.key"), "-m", "text"]));
         fs::read_to_string(self.desk.path("text.minisig")).unwrap()
     }
-}
-
-fn tool(dir: &Path, arguments: &[&str]) {
-    let output = Command::new("minisign").args(arguments).current_dir(dir).output();
-    assert!(output.expect("the tool `minisign` is there: setup.sh installs it").status.success());
 }
 
 /// A journal without entries.

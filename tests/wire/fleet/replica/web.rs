@@ -1,19 +1,17 @@
 //! A store behind a plain web server: conditional reads of the head, downloads that go on after an interruption.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sample_origin::Switches;
-use tokio::net::{TcpListener, TcpStream};
 
 use super::{Shelf, all_of, follows, polled, says};
 use crate::forward_proxy::ForwardProxy;
 use crate::gap::{is_one_of, mirrored};
 use crate::harness::nginx::OnPort;
-use crate::harness::openssl::acceptor;
+use crate::harness::openssl::in_front_of;
 use crate::harness::{Script, Seen, Setup, Upstream, soon};
 use crate::tls::certified;
 
@@ -143,24 +141,6 @@ async fn a_web_server_that_is_down_refuses_or_leads_elsewhere_disturbs_nothing()
     follows(&replica, &snapshot, sequence).await;
 }
 
-/// Where a web server can be reached over TLS, with the certificate in this directory. It ends with the test.
-async fn behind_tls(certificate: &Path, web: &Upstream) -> SocketAddr {
-    let (acceptor, listener) = (acceptor(certificate), TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let (address, to) = (listener.local_addr().unwrap(), web.address());
-    tokio::spawn(async move {
-        while let Ok((tcp, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                // A client that does not trust the certificate hangs up.
-                let Ok(mut client) = acceptor.accept(tcp).await else { return };
-                let mut server = TcpStream::connect(to).await.unwrap();
-                let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-            });
-        }
-    });
-    address
-}
-
 #[tokio::test]
 async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() {
     let (_origin, mirror) = mirrored(60, Switches::default()).await;
@@ -168,7 +148,7 @@ async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() 
     shelf.full(&mirror).await;
     let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
     let (web, certificate) = (Upstream::start(files(shelf.root(), false)).await, certified());
-    let secure = behind_tls(certificate.path(), &web).await;
+    let secure = in_front_of(web.address(), certificate.path()).await;
     let setup = Setup::offline().set("replica.url", &format!("https://{secure}/fleet")).set("replica.poll", "200ms");
     let trusted = format!("SSL_CERT_FILE={}", certificate.path().join("ca.pem").display());
     let replica = setup.clone().under(&["env", &trusted]).start().await;
