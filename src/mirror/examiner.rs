@@ -32,8 +32,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use parking_lot::Mutex;
-use rand::RngExt as _;
 
 use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::{Shape, TermName};
@@ -52,7 +50,6 @@ use asked::{Asked, Said};
 use example::Example;
 use open::OpenCase;
 use report::{Audits, Outcome};
-use sample::Sampler;
 use schedule::{AT_ONCE, HOUR_MS, Step};
 
 /// The longest sleep: the wall clock may jump meanwhile, and something may be published.
@@ -79,7 +76,8 @@ pub struct Examiner {
     audits: Audits,
     /// Whether it asks for nothing but these.
     audits_only: bool,
-    sampler: Arc<Mutex<Sampler>>,
+    /// Counts ordinary samples, from a number at random.
+    turn: usize,
     /// When an example of the hour was asked, in milliseconds of our clock.
     last_ms: i64,
     /// When a sample of the hour was compared.
@@ -110,8 +108,8 @@ impl Examiner {
     /// An examiner of the origin that makes the audits that are asked for.
     pub fn new(shared: MirrorContext, audits: Audits) -> Self {
         let last_ms = shared.clock.now_wall().as_millis();
-        let sampler = Arc::new(Mutex::new(Sampler::ordinary(rand::rng().random())));
-        Self { shared, audits, audits_only: false, sampler, last_ms, sampled_ms: last_ms, passed: None }
+        let turn = rand::random_range(0..1 << 20);
+        Self { shared, audits, audits_only: false, turn, last_ms, sampled_ms: last_ms, passed: None }
     }
 
     /// Has it make audits, and nothing else.

@@ -7,12 +7,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rand::RngExt as _;
-
 use crate::api::listing::ListingId;
 use crate::api::shape::Shape;
 use crate::api::values;
+use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshot::verdicts::table::Heard;
@@ -24,8 +22,7 @@ use super::asked::Asked;
 use super::difference::{Difference, DifferenceKind};
 use super::example::Example;
 use super::report::{Outcome, Phase};
-use super::sample::Sampler;
-use super::{BUSY, Compared, Examiner, MOST_FAILURES, asker};
+use super::{BUSY, Compared, Examiner, MOST_FAILURES, asker, sample};
 
 /// How often a difference is compared again while the origin keeps changing.
 const ROUNDS: usize = 3;
@@ -37,18 +34,21 @@ enum SampleLook {
     Suspect(Box<Compared>),
 }
 
-/// The next sample, drawn where that delays nobody.
-async fn drawn(sampler: &Arc<Mutex<Sampler>>, newest: Option<Arc<Snapshot>>) -> Result<Asked, &'static str> {
+/// A sample, drawn where that delays nobody.
+async fn drawn(
+    newest: Option<Arc<Snapshot>>,
+    draw: fn(&Dataset, usize) -> Asked,
+    turn: usize,
+) -> Result<Asked, &'static str> {
     let newest = newest.ok_or("there is no snapshot yet; run `grandstand sync` first")?;
-    let sampler = sampler.clone();
-    let draw = move || Ok::<_, Aborted>(sampler.lock().next(&newest.dataset));
-    blocking(draw).await.map_err(|_aborted| BUSY)
+    blocking(move || Ok::<_, Aborted>(draw(&newest.dataset, turn))).await.map_err(|_aborted| BUSY)
 }
 
 impl Examiner {
     /// Compares one sample, as it is done all the time.
     pub(super) async fn sample(&mut self) {
-        let Ok(sample) = drawn(&self.sampler, self.shared.newest.get()).await else { return };
+        self.turn += 1;
+        let Ok(sample) = drawn(self.shared.newest.get(), sample::ordinary, self.turn).await else { return };
         let (sample, outcome) = match self.look(&sample, None).await {
             Err(why) => (sample, Outcome::NotAnswered(why)),
             Ok(SampleLook::Settled(outcome)) => (sample, outcome),
@@ -65,11 +65,10 @@ impl Examiner {
     /// Makes the audit that was asked for.
     pub(super) async fn audit(&mut self) {
         self.audits.update(|job| job.phase = Phase::Sampling);
-        let samples = self.audits.job().samples;
-        let sampler = Arc::new(Mutex::new(Sampler::new(rand::rng().random())));
+        let (samples, first) = (self.audits.job().samples, rand::random_range(0..1 << 20));
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
-        for done in 0..samples {
-            let sample = match drawn(&sampler, self.shared.newest.get()).await {
+        for (done, turn) in (0..samples).zip(first..) {
+            let sample = match drawn(self.shared.newest.get(), sample::any, turn).await {
                 Ok(sample) => sample,
                 Err(why) => {
                     self.give_up(samples - done, why);

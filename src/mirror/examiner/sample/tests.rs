@@ -33,16 +33,11 @@ fn dataset(listings: u64) -> Dataset {
 }
 
 #[test]
-fn a_round_has_every_kind_and_another_seed_draws_another() {
+fn a_round_has_every_kind_and_further_ones_every_shape() {
     let dataset = dataset(130);
-    let draw = |seed: u64, times: usize| {
-        let mut sampler = Sampler::new(seed);
-        (0..times).map(|_| sampler.next(&dataset)).collect::<Vec<_>>()
-    };
-    assert_eq!(draw(7, 60), draw(7, 60));
-    assert_ne!(draw(7, 60), draw(8, 60));
-    for seed in 0..5 {
-        let round = draw(seed, SampleKind::ROUND.len());
+    let draw = |from: usize, times: usize| (from..from + times).map(|turn| any(&dataset, turn)).collect::<Vec<_>>();
+    for from in 0..ROUND {
+        let round = draw(from, ROUND);
         let is_list = |sample: &&Asked| matches!(sample, Asked::Query(example) if !example.query.is_filtered());
         assert!(round.iter().filter(is_list).count() >= 3, "{round:?}");
         for kind in TaxonomyKind::ALL {
@@ -53,20 +48,19 @@ fn a_round_has_every_kind_and_another_seed_draws_another() {
         };
         assert!(is_known(true) && is_known(false), "{round:?}");
     }
-    let drawn: HashSet<Shape> = draw(1, 100).iter().filter_map(Asked::shape).collect();
+    assert_ne!(draw(0, 60), draw(0, 60));
+    let drawn: HashSet<Shape> = draw(7, 100).iter().filter_map(Asked::shape).collect();
     // One term of each kind leaves nothing out, and still is asked for.
     assert!(drawn.len() > 20, "{drawn:?}");
-    let mut ordinary = Sampler::ordinary(7);
-    let drawn: HashSet<Option<Shape>> = (0..40).map(|_| ordinary.next(&dataset).shape()).collect();
+    let drawn: HashSet<Option<Shape>> = (0..40).map(|turn| ordinary(&dataset, turn).shape()).collect();
     assert_eq!(drawn, HashSet::from([None, Some(Shape::LIST)]));
 }
 
 #[test]
 fn an_empty_data_set_is_sampled_too() {
     let dataset = dataset(0);
-    let mut sampler = Sampler::new(3);
-    for _ in 0..100 {
-        let drawn = sampler.next(&dataset);
+    for turn in 0..100 {
+        let drawn = any(&dataset, turn);
         assert!(matches!(drawn, Asked::Taxonomy(_) | Asked::Detail(_)), "{drawn:?}");
     }
 }
