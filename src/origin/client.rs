@@ -17,6 +17,7 @@ use crate::api::route::Route;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::protocol::freshness::{self, Stamps};
+use crate::protocol::grammar::http_date;
 use crate::protocol::hops::Pseudonym;
 use crate::tasks::fair::{FairPermit, FairSemaphore};
 
@@ -295,7 +296,7 @@ impl OriginClient {
             self.attempt(method, path, asker, fetch, |arrival| arrival.status).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let status = as_understood(status);
-        let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
+        let date = headers.get(DATE).and_then(|date| http_date(date.as_bytes(), received));
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         if let Some(date) = date.filter(|_| age.unwrap_or(0) == 0 && status < 500) {
             self.clock.note_origin_date(date, received);

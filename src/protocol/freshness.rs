@@ -65,7 +65,7 @@ pub(crate) fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
     if let Some(seconds) = grammar::seconds(value, MAX_RETRY_AFTER_SECONDS) {
         return Some(seconds);
     }
-    let date = WallTime::parse_http_date(std::str::from_utf8(value).ok()?)?;
+    let date = grammar::http_date(value, now)?;
     let millis = date.millis_since(now).clamp(0, i64::from(MAX_RETRY_AFTER_SECONDS) * 1000);
     u32::try_from(millis.unsigned_abs().div_ceil(1000)).ok()
 }

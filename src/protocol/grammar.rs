@@ -1,8 +1,7 @@
 //! The grammar that fields share: lists, quoted strings, weights, seconds and dates (RFC 9110 §5.6, §12.4.2).
 //!
-//! HTTP-dates are read strictly: freshness depends on them, and a malformed date means "expired". They differ from
-//! [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no meaning, and in the
-//! century of a two-digit year, which depends on the present. Callers: the files beside it.
+//! HTTP-dates are read strictly: freshness depends on them, and a malformed date means "expired". But in any letter case,
+//! which senders get wrong and which changes no meaning. Callers: the files beside it, and [`crate::origin`].
 
 use std::borrow::Cow;
 
