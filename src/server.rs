@@ -36,7 +36,6 @@ use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::services::listening::Service;
 
 use crate::config::{Config, Settings, Use};
-use crate::data::store::nameless;
 use crate::edge::answer::Responder;
 use crate::edge::answer::find::{Absent, Finder};
 use crate::edge::answer::purge::Purger;
@@ -313,11 +312,6 @@ fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
-    if core.data().is_some()
-        && let Err(error) = nameless::sweep(&config.data_dir)
-    {
-        tracing::warn!(%error, "leftover files in the data directory could not be removed");
-    }
     Ok(Bundles {
         snapshots: core.data().map(|data| data.snapshots.clone()),
         details: core.data().map(|data| data.details.clone()),

@@ -117,7 +117,7 @@ fn named(path: &Path, most: u64) -> Result<(PathBuf, File), Failure> {
     }
     let (path, directory) = (PathBuf::from(trust::INPUT), std::env::temp_dir());
     let copied = format!("{}, copied to {}", trust::INPUT, directory.display());
-    let mut copy = nameless::create(&directory, nameless::BUNDLE)?;
+    let mut copy = nameless(&directory)?;
     let length = io::copy(&mut io::stdin().lock().take(most.saturating_add(1)), &mut copy);
     let length = length.map_err(FileError::at(Path::new(&copied)))?;
     if length > most {

@@ -16,6 +16,7 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use super::error::user;
+use crate::words::remedy;
 
 /// The owner's mode bits, and those for the user that a file runs as.
 const OWNERS: u32 = 0o7700;
@@ -215,50 +216,12 @@ fn other_directory(path: &Path) -> Option<PathBuf> {
     others.next().map(|entry| entry.path())
 }
 
-/// Files in the data directory without a name: nobody else can open them, and they are gone when they are closed.
-pub(crate) mod nameless {
-    use std::fs::{self, File};
-    use std::io;
-    use std::path::Path;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use crate::words::remedy;
-
-    /// What the name of a bundle begins with, in the instant in which it has one.
-    pub(crate) const BUNDLE: &str = "bundle-";
-    /// What the name of a dump begins with that a former version wrote.
-    pub(crate) const DUMP: &str = "dump-";
-
-    const END: &str = ".tmp";
-
-    /// An empty file for reading and writing. An error names its path.
-    pub(crate) fn create(directory: &Path, prefix: &str) -> io::Result<File> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!("{prefix}{}-{number}{END}", std::process::id()));
-        let file = super::create_new(&path);
-        let file = file.and_then(|file| fs::remove_file(&path).map(|()| file));
-        file.map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}{}", path.display(), remedy(&path, &error)))
-        })
-    }
-
-    /// Removes what a process left that was killed before its file had lost its name. The data directory has to be this
-    /// process's own.
-    pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let numbers = name.to_str().and_then(|name| {
-                let rest = [BUNDLE, DUMP].into_iter().find_map(|prefix| name.strip_prefix(prefix))?;
-                rest.strip_suffix(END)
-            });
-            if numbers.is_some_and(|numbers| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
+/// An empty file for reading and writing without a name: nobody else can open it, and it is gone when it is closed. An
+/// error names the directory.
+pub(crate) fn nameless(directory: &Path) -> io::Result<File> {
+    tempfile::tempfile_in(directory).map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {error}{}", directory.display(), remedy(directory, &error)))
+    })
 }
 
 #[cfg(test)]
@@ -407,22 +370,9 @@ mod tests {
     #[test]
     fn a_nameless_file_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let mut file = nameless::create(dir.path(), nameless::DUMP).unwrap();
+        let mut file = nameless(dir.path()).unwrap();
         file.write_all(b"x").unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(nameless::create(&dir.path().join("none"), nameless::DUMP).is_err());
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_swept_up_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["bundle-1-0.tmp", "dump-77-12.tmp", "bundle-mine.tmp", "bundle-1-0.gsb", "dump-1.csv", "LOCK"] {
-            std::fs::write(dir.path().join(name), "x").unwrap();
-        }
-        nameless::sweep(dir.path()).unwrap();
-        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["LOCK", "bundle-1-0.gsb", "bundle-mine.tmp", "dump-1.csv"]);
-        assert!(nameless::sweep(&dir.path().join("none")).is_err());
+        assert!(nameless(&dir.path().join("none")).is_err());
     }
 }

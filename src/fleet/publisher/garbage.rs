@@ -302,7 +302,7 @@ impl Publisher {
         let Some(own) = &self.chain else { return Ok(true) };
         let Some((_, known)) = own.objects().find(|(own, _)| own == key) else { return Ok(true) };
         let data_dir = self.data_dir.clone();
-        let mut file = blocking(move || Ok::<_, PublishError>(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;
+        let mut file = blocking(move || Ok::<_, PublishError>(nameless(&data_dir)?)).await?;
         if !self.store.matches::<PublishError>(key, known, Some(file.try_clone()?)).await? {
             return Ok(false);
         }

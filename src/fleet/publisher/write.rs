@@ -175,7 +175,7 @@ impl Publisher {
         blocking(move || {
             // So that they can be exported. Failures of the disk are reported elsewhere.
             details.flush();
-            let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
+            let mut file = nameless(&data_dir)?;
             let count = |dataset: &Dataset| details.counts(dataset);
             let after = base.as_ref().map(|(_, snapshot, position)| (snapshot, *position));
             let link = snapshots.export_link(&mut file, &served, after, keeps_evidence, &count)?;

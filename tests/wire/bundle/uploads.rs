@@ -159,8 +159,6 @@ async fn an_upload_leaves_no_file_however_it_ends() {
     wait_until("its file has no name", || async { names(&server) == before }).await;
     server.down().await;
     drop(open);
-    // As if it had been killed an instant before.
-    fs::write(server.data_dir().join("bundle-1-0.tmp"), "left behind").unwrap();
     server.restart().await;
     assert_eq!(names(&server), before);
     refused(server.admin, "Content-Length: 1000\r\n", b"no bundle at all", 422, "not a bundle").await;

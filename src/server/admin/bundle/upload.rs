@@ -73,7 +73,7 @@ fn due(received: u64) -> Duration {
 /// A file that nobody else can open, and that disappears when it is closed.
 pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
     let fail = |source| Failed::Io { path: directory.to_owned(), source };
-    crate::data::store::nameless::create(directory, crate::data::store::nameless::BUNDLE).map_err(fail)
+    crate::data::store::nameless(directory).map_err(fail)
 }
 
 #[cfg(test)]
