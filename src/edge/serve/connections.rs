@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use slab::Slab;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout};
 
+use crate::clock::Monotonic;
 use crate::edge::limit::backlog::{AllRooms, Backlog, Quota};
 use crate::protocol::client_address::household;
 use crate::telemetry::counters::ConnectionCounters;
+use crate::telemetry::throttle::LogThrottle;
 
 // One look at all connections, under the lock, pays for so many that are closed.
 /// How many of the longest idle connections one scan remembers.
@@ -31,9 +34,6 @@ const REMEMBERED: usize = 64;
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 /// How long it waits for any.
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
-
-/// The pause between two warnings that all connections are taken, in nanoseconds.
-const TOLD_EVERY: u64 = 60_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MostConnections {
@@ -86,15 +86,14 @@ struct ConnectionsState {
 
 #[derive(Default)]
 struct SeatTable {
-    seats: Vec<Option<Arc<Seat>>>,
-    free: Vec<usize>,
+    seats: Slab<Arc<Seat>>,
     households: HashMap<IpAddr, Household>,
     unread: AllRooms,
     /// The longest idle connections at the last scan, the longest last. They stay the longest idle ones while they are
     /// idle.
     oldest: Vec<(u64, usize)>,
-    /// The last warning that all connections are taken.
-    told: Option<u64>,
+    /// For warnings that all connections are taken.
+    throttle: LogThrottle,
 }
 
 struct Household {
@@ -170,7 +169,7 @@ impl Connections {
         let inner = &*self.0;
         inner.room.store(Arc::new(room));
         let mut table = inner.table.lock();
-        for _ in room.all..table.open() {
+        for _ in room.all..table.seats.len() {
             if table.evict().is_some() {
                 inner.counters.evicted();
             }
@@ -178,7 +177,7 @@ impl Connections {
     }
 
     pub(crate) fn open(&self) -> usize {
-        self.0.table.lock().open()
+        self.0.table.lock().seats.len()
     }
 
     pub(crate) fn household(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
@@ -196,9 +195,8 @@ impl Connections {
         if mine.is_some_and(|mine| mine.connections >= room.each) {
             return Err(Full::Household(room.each));
         }
-        if table.open() >= room.all {
-            if table.told.is_none_or(|told| now.saturating_sub(told) >= TOLD_EVERY) {
-                table.told = Some(now);
+        if table.seats.len() >= room.all {
+            if table.throttle.count(Monotonic::from_seconds(now / 1_000_000_000)).is_some() {
                 let (listeners, most) = (room.name, room.all);
                 tracing::warn!(
                     listeners,
@@ -214,7 +212,7 @@ impl Connections {
         let seat =
             Arc::new(Seat { since: now.into(), busy, asked, leave: Notify::new(), leaves, closed: Notify::new() });
         let backlog = Arc::new(Backlog::of(household.map(|household| table.one_more_of(household))));
-        let place = table.seat(&seat);
+        let place = table.seats.insert(seat.clone());
         drop(table);
         Ok(Ok(Connection { connections: self.clone(), seat, place, household, backlog }))
     }
@@ -232,14 +230,14 @@ impl Connections {
         let now = self.0.nanoseconds(Instant::now());
         let is_idle = |since: u64| u128::from(now.saturating_sub(since)) >= longer.as_nanos();
         let table = self.0.table.lock();
-        let asked = table.seats.iter().flatten().filter(|seat| seat.asked.load(Ordering::Relaxed));
-        let idle = asked.filter(|seat| seat.idle_since().is_some_and(is_idle));
-        idle.for_each(|seat| seat.leave.notify_one());
+        let asked = table.seats.iter().filter(|(_, seat)| seat.asked.load(Ordering::Relaxed));
+        let idle = asked.filter(|(_, seat)| seat.idle_since().is_some_and(is_idle));
+        idle.for_each(|(_, seat)| seat.leave.notify_one());
     }
 
     /// Idle connections close, and busy ones after their last answer.
     pub(crate) fn close(&self) {
-        for seat in self.0.table.lock().seats.iter().flatten() {
+        for (_, seat) in &self.0.table.lock().seats {
             seat.leave.notify_one();
         }
     }
@@ -252,10 +250,6 @@ impl ConnectionsState {
 }
 
 impl SeatTable {
-    fn open(&self) -> usize {
-        self.seats.len() - self.free.len()
-    }
-
     /// Counts a connection for its household. Returns the room of the household.
     fn one_more_of(&mut self, household: IpAddr) -> Arc<Quota> {
         let new = || Household { connections: 0, unread: Arc::new(Quota::of_household(&self.unread)) };
@@ -264,25 +258,13 @@ impl SeatTable {
         household.unread.clone()
     }
 
-    fn seat(&mut self, seat: &Arc<Seat>) -> usize {
-        let seat = Some(seat.clone());
-        if let Some(place) = self.free.pop() {
-            self.seats[place] = seat;
-            place
-        } else {
-            self.seats.push(seat);
-            self.seats.len() - 1
-        }
-    }
-
     /// Tells the longest idle connection to leave; `None`: none is idle.
     fn evict(&mut self) -> Option<Arc<Seat>> {
         if let Some(seat) = self.evict_remembered() {
             return Some(seat);
         }
-        let idle = self.seats.iter().enumerate();
-        let mut idle: Vec<_> =
-            idle.filter_map(|(place, seat)| Some((seat.as_ref()?.stays_idle_since()?, place))).collect();
+        let idle = self.seats.iter().filter_map(|(place, seat)| Some((seat.stays_idle_since()?, place)));
+        let mut idle: Vec<_> = idle.collect();
         if idle.len() > REMEMBERED {
             idle.select_nth_unstable(REMEMBERED - 1);
             idle.truncate(REMEMBERED);
@@ -295,7 +277,7 @@ impl SeatTable {
     fn evict_remembered(&mut self) -> Option<Arc<Seat>> {
         while let Some((since, place)) = self.oldest.pop() {
             // Two that became idle in the same nanosecond are interchangeable.
-            if let Some(seat) = self.seats[place].as_ref().filter(|seat| seat.stays_idle_since() == Some(since)) {
+            if let Some(seat) = self.seats.get(place).filter(|seat| seat.stays_idle_since() == Some(since)) {
                 seat.leaves.store(true, Ordering::Relaxed);
                 seat.leave.notify_one();
                 return Some(seat.clone());
@@ -389,8 +371,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.connections.0.counters.closed();
         let mut table = self.connections.0.table.lock();
-        table.seats[self.place] = None;
-        table.free.push(self.place);
+        table.seats.remove(self.place);
         // The place is free by now, under the same lock: the connection that waits for it looks there.
         self.seat.closed.notify_one();
         if let Some(household) = self.household
