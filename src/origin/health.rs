@@ -18,16 +18,13 @@
 //!
 //! Callers: [`super::status`], [`super::client`], [`crate::mirror::details`], [`crate::edge::proxy`].
 
-use std::collections::HashMap;
-use std::hash::{Hash as _, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use crate::api::hash::ContentHash;
 use crate::clock::Monotonic;
 use crate::data::cache::Key;
+use crate::data::cache::recent::Recent;
 
 use super::ask::AskError;
 use super::window::Class;
@@ -208,8 +205,8 @@ const LONGEST: Duration = Duration::from_secs(4);
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// How many failures in a row begin a pause.
 const BEGIN_A_PAUSE: u32 = 2;
-/// How many resources are remembered.
-const MOST: usize = 4096;
+/// How many resources are remembered: one that is forgotten costs one more request.
+const MOST: usize = 1024;
 
 #[derive(Debug)]
 struct FailedResource {
@@ -218,44 +215,26 @@ struct FailedResource {
     error: AskError,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Failures(Mutex<HashMap<Name, FailedResource>>);
+#[derive(Debug)]
+pub(crate) struct Failures(Recent<FailedResource>);
 
-/// 128 bits of the hash of a key, which may be long.
-type Name = [u8; 16];
-
-/// Collects a key's hash. No shorter hash would do: a collision could pause another's resource.
-struct Naming(blake3::Hasher);
-
-impl Hasher for Naming {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+impl Default for Failures {
+    fn default() -> Self {
+        Self(Recent::new(MOST))
     }
-
-    /// Never asked for.
-    fn finish(&self) -> u64 {
-        0
-    }
-}
-
-fn name(key: &Key) -> Name {
-    let mut naming = Naming(blake3::Hasher::new());
-    key.hash(&mut naming);
-    let mut name = Name::default();
-    naming.0.finalize_xof().fill(&mut name);
-    name
 }
 
 impl Failures {
     /// Why a resource is paused, if it is.
     pub(crate) fn resting(&self, key: &Key, now: Monotonic) -> Option<AskError> {
-        let failing = self.0.lock();
-        let failing = failing.get(&name(key)).filter(|failing| failing.until > now)?;
-        let mut error = failing.error.clone();
-        if let AskError::Status { retry_after: Some(wait), .. } = &mut error {
-            *wait = failing.until.since(now);
-        }
-        Some(error)
+        self.0.with(key, |failing| {
+            let failing = failing.as_ref().filter(|failing| failing.until > now)?;
+            let mut error = failing.error.clone();
+            if let AskError::Status { retry_after: Some(wait), .. } = &mut error {
+                *wait = failing.until.since(now);
+            }
+            Some(error)
+        })
     }
 
     /// The origin gave no answer. A spent budget does not count as a failure.
@@ -263,27 +242,21 @@ impl Failures {
         if matches!(error, AskError::Spent(_)) {
             return;
         }
-        let mut all = self.0.lock();
-        if all.len() >= MOST {
-            all.retain(|_, failing| failing.until.plus(LONGEST) > now);
-            if all.len() >= MOST {
-                // Memory stays bounded; each of these resources costs one more request.
-                all.clear();
-            }
-        }
-        let name = name(key);
-        let times = all.get(&name).map_or(1, |failing| failing.times.saturating_add(1));
-        let own = times.checked_sub(BEGIN_A_PAUSE).map_or(Duration::ZERO, |more| Duration::from_secs(1 << more.min(2)));
         let asked = match error {
             AskError::Status { status: 429 | 500.., retry_after: Some(asked), .. } => (*asked).min(LONGEST_ASKED),
             _ => Duration::ZERO,
         };
-        let until = now.plus(own.min(LONGEST).max(asked));
-        all.insert(name, FailedResource { times, until, error: error.clone().shortened() });
+        self.0.with(key, |known| {
+            let times = known.as_ref().map_or(1, |failing| failing.times.saturating_add(1));
+            let more = times.checked_sub(BEGIN_A_PAUSE);
+            let own = more.map_or(Duration::ZERO, |more| Duration::from_secs(1 << more.min(2)));
+            let until = now.plus(own.min(LONGEST).max(asked));
+            *known = Some(FailedResource { times, until, error: error.clone().shortened() });
+        });
     }
 
     pub(crate) fn answered(&self, key: &Key) {
-        self.0.lock().remove(&name(key));
+        self.0.with(key, |known| *known = None);
     }
 }
 
@@ -467,15 +440,5 @@ mod tests {
         let told = failures.resting(&Key::origin(&path), now).unwrap();
         assert!(told.asked().unwrap().len() <= 204, "{told}");
         assert!(failures.resting(&Key::origin(format!("{path}x")), now).is_none());
-    }
-
-    #[test]
-    fn the_memory_is_bounded() {
-        let failures = Failures::default();
-        for number in 0..10_000 {
-            let key = Key::origin(format!("/{number}"));
-            failures.failed(&key, &AskError::nonsense("/", "x"), Monotonic::from_seconds(1));
-        }
-        assert!(failures.0.lock().len() <= MOST);
     }
 }

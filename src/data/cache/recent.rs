@@ -26,10 +26,11 @@ pub(crate) struct Recent<V> {
     halves: [RandomState; 2],
 }
 
-impl<V: Copy> Recent<V> {
+impl<V> Recent<V> {
     /// Room for so many keys.
     pub(crate) fn new(places: usize) -> Self {
-        Self { places: Mutex::new(vec![(0, None); places].into()), halves: [RandomState::new(), RandomState::new()] }
+        let places = std::iter::repeat_with(|| (0, None)).take(places).collect();
+        Self { places: Mutex::new(places), halves: [RandomState::new(), RandomState::new()] }
     }
 
     /// Lets `work` see and change what is noted of a key.
@@ -38,10 +39,12 @@ impl<V: Copy> Recent<V> {
         let name = u128::from(high) << 64 | u128::from(low);
         let mut places = self.places.lock();
         let at = low as usize % places.len();
-        let mut noted = places[at].1.filter(|_| places[at].0 == name);
-        let was_noted = noted.is_some();
+        if places[at].0 == name {
+            return work(&mut places[at].1);
+        }
+        let mut noted = None;
         let done = work(&mut noted);
-        if was_noted || noted.is_some() {
+        if noted.is_some() {
             places[at] = (name, noted);
         }
         done
