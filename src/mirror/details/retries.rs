@@ -15,8 +15,6 @@ use crate::words::counted;
 const MANY: u32 = 8;
 /// A detail that failed so often in a row is worth a word.
 const OFTEN: u32 = 3;
-/// How many details are remembered.
-const MOST: usize = 100_000;
 /// The longest pause of a single detail, in seconds.
 const LONGEST: i64 = 3600;
 
@@ -97,9 +95,6 @@ impl Retries {
         longest: Duration,
         jittered: impl FnOnce(Duration) -> Duration,
     ) {
-        if self.each.len() >= MOST && !self.each.contains_key(&id) {
-            self.forget_half();
-        }
         let failed = self.each.entry(id).or_insert(Failed { tries: 0, last: now, next: now });
         failed.tries = (failed.tries + 1).min(13);
         failed.last = now;
@@ -111,15 +106,6 @@ impl Retries {
             self.row.pauses += 1;
             let pause = doubled(Duration::from_millis(500), self.row.pauses.min(8), longest);
             self.row.until = Some(now.plus(jittered(pause)));
-        }
-    }
-
-    /// Forgets the half that is due first: it loses the least of its pauses.
-    fn forget_half(&mut self) {
-        let mut due: Vec<(WallTime, ListingId)> = self.each.iter().map(|(id, failed)| (failed.next, *id)).collect();
-        let middle = due.len() / 2;
-        for (_, id) in &due.select_nth_unstable(middle).0[..] {
-            self.each.remove(id);
         }
     }
 
@@ -256,17 +242,6 @@ mod tests {
         }
         assert_eq!(retries.failing(), 100);
         assert!(retries.finding().unwrap().text.starts_with("100 details cannot be fetched, although others can"));
-    }
-
-    #[test]
-    fn however_many_fail_the_memory_is_bounded_and_keeps_those_that_wait_longest() {
-        let mut retries = Retries::default();
-        (0..3).for_each(|now| fail(&mut retries, 0, now));
-        for id in 1..=150_000 {
-            fail(&mut retries, id, 3);
-            assert!(retries.each.len() <= MOST, "{}", retries.each.len());
-        }
-        assert!(retries.each.len() > MOST / 2 && !retries.is_due(ListingId(0), at(5)));
     }
 
     #[test]
