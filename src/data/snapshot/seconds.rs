@@ -20,7 +20,7 @@ use super::dataset::{Dataset, Doubt, Found};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// So many instants are remembered: of more, what was learned first is forgotten.
+/// So many instants are remembered: with one more, all the others are forgotten.
 const MOST: usize = 1024;
 
 /// So many listings of an instant may be known one by one: a page shows no more.
@@ -102,8 +102,6 @@ struct KnownSecond {
     /// Of the listings that hide it.
     print: ContentHash,
     counted: Counted,
-    /// Later ones have greater numbers.
-    number: u64,
 }
 
 /// The listings that hide whether they were modified after an instant.
@@ -276,12 +274,10 @@ impl Seconds {
         let (Some(hidden), Some(counted)) = (dataset.hidden(instant.at), counted) else { return false };
         let print = hidden.print();
         let mut known = self.0.lock();
-        let newest = known.values().map(|known| known.number).max().unwrap_or(0);
-        known.insert(instant, KnownSecond { print, counted, number: newest + 1 });
-        if known.len() > MOST {
-            let oldest = known.iter().min_by_key(|(_, known)| known.number).map(|(instant, _)| *instant);
-            oldest.map(|instant| known.remove(&instant));
+        if known.len() >= MOST {
+            known.clear();
         }
+        known.insert(instant, KnownSecond { print, counted });
         true
     }
 }
