@@ -10,13 +10,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -40,37 +39,8 @@ const SETTLED: u8 = u8::MAX;
 const PLAIN: u8 = u8::MAX - 1;
 
 #[derive(Debug)]
-pub struct Variant {
-    pub body: Bytes,
-}
-
-impl Variant {
-    pub(super) fn new(body: impl Into<Bytes>) -> Self {
-        Self { body: body.into() }
-    }
-
-    pub(super) const fn shown(&self) -> Shown<'_> {
-        Shown { identity: self, coded: None }
-    }
-}
-
-/// The variant that one request gets.
-pub struct Shown<'a> {
-    identity: &'a Variant,
-    coded: Option<Guard<Arc<Variant>>>,
-}
-
-impl Deref for Shown<'_> {
-    type Target = Variant;
-
-    fn deref(&self) -> &Variant {
-        self.coded.as_deref().map_or(self.identity, AsRef::as_ref)
-    }
-}
-
-#[derive(Debug)]
 pub struct Coded {
-    identity: Variant,
+    identity: Bytes,
     /// `None` for bodies that are not compressed.
     codings: Option<Arc<Codings>>,
 }
@@ -92,14 +62,14 @@ struct Codings {
 #[derive(Debug, Default)]
 struct OneCoding {
     /// Most bodies are sent without coding, and an `ArcSwap` asks every thread of the process when it is dropped.
-    made: OnceLock<ArcSwap<Variant>>,
+    made: OnceLock<ArcSwap<Bytes>>,
     /// Number of requests, up to [`HOT`]; [`SETTLED`] or [`PLAIN`].
     asked: AtomicU8,
 }
 
 impl OneCoding {
-    fn made(&self) -> Option<Guard<Arc<Variant>>> {
-        self.made.get().map(ArcSwap::load)
+    fn made(&self) -> Option<Bytes> {
+        self.made.get().map(|made| Bytes::clone(&made.load()))
     }
 }
 
@@ -119,10 +89,9 @@ impl Coded {
     }
 
     fn within(body: Bytes, most: usize) -> Self {
-        let identity = Variant::new(body);
-        let codings = (identity.body.len() >= WORTH_CODING).then(|| {
+        let codings = (body.len() >= WORTH_CODING).then(|| {
             Arc::new(Codings {
-                body: identity.body.clone(),
+                body: body.clone(),
                 each: Default::default(),
                 most,
                 room: AtomicUsize::new(most),
@@ -130,19 +99,20 @@ impl Coded {
                 making: tokio::sync::Mutex::default(),
             })
         });
-        Self { identity, codings }
+        Self { identity: body, codings }
     }
 
-    pub const fn identity(&self) -> &Variant {
+    pub const fn identity(&self) -> &Bytes {
         &self.identity
     }
 
     /// The body, and the coding that it really has: identity if compression does not pay. Compresses a new variant on
     /// the caller's thread.
-    pub fn variant(&self, coding: Coding) -> (Coding, Shown<'_>) {
-        let coded = self.codings.as_ref().and_then(|codings| codings.shown(coding));
-        let really = if coded.is_some() { coding } else { Coding::Identity };
-        (really, Shown { identity: &self.identity, coded })
+    pub fn variant(&self, coding: Coding) -> (Coding, Bytes) {
+        match self.codings.as_ref().and_then(|codings| codings.shown(coding)) {
+            Some(coded) => (coding, coded),
+            None => (Coding::Identity, self.identity.clone()),
+        }
     }
 
     /// Compresses a large body on another thread, once for all requests, so that other clients of this thread do not
@@ -187,7 +157,7 @@ impl Coded {
 
     /// Its weight in the cache, in bytes, with all variants that it may ever have.
     pub fn weight(&self) -> usize {
-        self.identity.body.len() + self.codings.as_ref().map_or(0, |codings| codings.most)
+        self.identity.len() + self.codings.as_ref().map_or(0, |codings| codings.most)
     }
 }
 
@@ -211,7 +181,7 @@ impl Codings {
     }
 
     /// Counts a request and returns its variant; `None`: no coding.
-    fn shown(self: &Arc<Self>, coding: Coding) -> Option<Guard<Arc<Variant>>> {
+    fn shown(self: &Arc<Self>, coding: Coding) -> Option<Bytes> {
         let one = self.of(coding)?;
         let mut made = one.made();
         if made.is_none() {
@@ -234,7 +204,7 @@ impl Codings {
             Some(coded) if self.takes(coded.len()) => {
                 let length = coded.len();
                 // Another thread may have been faster.
-                if one.made.set(ArcSwap::from_pointee(Variant::new(coded))).is_err() {
+                if one.made.set(ArcSwap::from_pointee(coded.into())).is_err() {
                     self.room.fetch_add(length, Ordering::Relaxed);
                 }
             }
@@ -247,7 +217,7 @@ impl Codings {
 
     /// Whether a variant of this length is small enough and fits beside the others.
     fn can_keep(&self, length: usize) -> bool {
-        let made = self.each.iter().filter_map(|one| one.made().map(|made| made.body.len()));
+        let made = self.each.iter().filter_map(|one| one.made().map(|made| made.len()));
         length < self.body.len() && made.sum::<usize>() + length <= self.most
     }
 
@@ -281,12 +251,12 @@ impl Codings {
     /// Makes a coding once more, and better.
     fn recode(&self, coding: Coding) {
         let Some(made) = self.of(coding).and_then(|one| one.made.get()) else { return };
-        let quick = made.load().body.len();
+        let quick = made.load().len();
         if let Ok(best) = encode(coding, Effort::Best, &self.body)
             && best.len() < quick
         {
             self.room.fetch_add(quick - best.len(), Ordering::Relaxed);
-            made.store(Arc::new(Variant::new(best)));
+            made.store(Arc::new(best.into()));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::protocol::caching::{Freshness, OneLanguage, Selecting};
 use crate::protocol::coding::Coding;
 use crate::protocol::precondition::EntityTag;
 
-use super::coded::{Coded, Shown, Variant};
+use super::coded::Coded;
 use super::{Cache, Key};
 
 /// A reply of status 200.
@@ -52,7 +52,7 @@ impl Reply {
 
     /// Whether a client could not tell two replies apart.
     pub fn shows_the_same_as(&self, other: &Self) -> bool {
-        self.etag == other.etag && self.link == other.link && self.body.identity().body == other.body.identity().body
+        self.etag == other.etag && self.link == other.link && self.body.identity() == other.body.identity()
     }
 
     /// Its weight in the cache, in bytes.
@@ -117,7 +117,7 @@ enum ReplyBody {
     /// In any coding that a client wishes.
     Any(Coded),
     /// In one coding, and no other.
-    Only(Coding, Variant),
+    Only(Coding, Bytes),
 }
 
 /// A document of status 200.
@@ -140,7 +140,7 @@ impl Rendered {
 
     /// A document that is there in one coding only, for clients that can decode it; `hash` is that of its content.
     pub fn packed(kind: ReplyKind, hash: ContentHash, coding: Coding, body: &'static [u8]) -> Self {
-        Self::of(kind, hash, ReplyBody::Only(coding, Variant::new(Bytes::from_static(body))), 0)
+        Self::of(kind, hash, ReplyBody::Only(coding, Bytes::from_static(body)), 0)
     }
 
     fn of(kind: ReplyKind, hash: ContentHash, body: ReplyBody, epoch: u64) -> Self {
@@ -153,12 +153,12 @@ impl Rendered {
     }
 
     /// The body in a coding, the coding it really has, and its tag.
-    pub fn variant(&self, coding: Coding) -> (Coding, Shown<'_>, Option<&EntityTag>) {
-        let (coding, shown) = match &self.body {
+    pub fn variant(&self, coding: Coding) -> (Coding, Bytes, Option<&EntityTag>) {
+        let (coding, body) = match &self.body {
             ReplyBody::Any(body) => body.variant(coding),
-            ReplyBody::Only(coding, body) => (*coding, body.shown()),
+            ReplyBody::Only(coding, body) => (*coding, body.clone()),
         };
-        (coding, shown, self.tags[coding as usize].as_ref())
+        (coding, body, self.tags[coding as usize].as_ref())
     }
 
     /// Makes a coding of a large body elsewhere and waits for it.
@@ -186,7 +186,7 @@ impl Rendered {
     pub fn weight(&self) -> usize {
         let body = match &self.body {
             ReplyBody::Any(body) => body.weight(),
-            ReplyBody::Only(_, body) => body.body.len(),
+            ReplyBody::Only(_, body) => body.len(),
         };
         body + 256
     }

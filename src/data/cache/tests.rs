@@ -23,7 +23,7 @@ fn answer(body: &'static str) -> Arc<Stored> {
 }
 
 fn shown(cache: &Cache, key: &Key) -> Vec<u8> {
-    cache.stored(key).unwrap().iter().next().unwrap().body.identity().body.to_vec()
+    cache.stored(key).unwrap().iter().next().unwrap().body.identity().to_vec()
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_document_is_kept_from_its_second_request_on_and_replaced_by_newer_ones_only
         varies_by_accept: false,
     };
     let made = |body: &'static str, epoch| Rendered::new(kind, body, "1", epoch);
-    let shown = |document: &Rendered| document.variant(crate::protocol::coding::Coding::Identity).1.body.clone();
+    let shown = |document: &Rendered| document.variant(crate::protocol::coding::Coding::Identity).1;
     let epoch = |cache: &Cache| cache.rendered(&key).map(|document| document.epoch());
 
     cache.keep_rendered(key.clone(), None, made("one", 1));

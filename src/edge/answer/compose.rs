@@ -319,10 +319,10 @@ impl ConstantHeaders {
                 (answer.status, answer.shape) = (StatusCode::NOT_MODIFIED, AnswerShape::NotModified);
             }
             Precondition::Proceed => {
-                let (coding, variant) = reply.body.variant(asked.coding);
+                let (coding, body) = reply.body.variant(asked.coding);
                 answer.shape = AnswerShape::Reply(coding);
-                length = Some(variant.body.len());
-                answer.body = Body::of(asked.method, variant.body.clone());
+                length = Some(body.len());
+                answer.body = Body::of(asked.method, body);
             }
         }
         if *is_provisional {

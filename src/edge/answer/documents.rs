@@ -272,7 +272,7 @@ pub(super) fn probe(asked: Asked<'_>, (status, word): (StatusCode, &'static str)
 
 impl ConstantHeaders {
     pub(super) fn document(&self, asked: Asked<'_>, document: &Rendered, published: Option<&Snapshot>) -> Answer {
-        let (coding, variant, tag) = document.variant(asked.coding);
+        let (coding, body, tag) = document.variant(asked.coding);
         let mut answer = Answer::new(StatusCode::OK, asked, Outcome::Document);
         let fields = &mut answer.fields;
         match asked.precondition(tag) {
@@ -288,8 +288,8 @@ impl ConstantHeaders {
                     Confinement::Widget => fields.put(&fields::CONTENT_SECURITY_POLICY, self.widget_policy.clone()),
                     Confinement::Viewer => fields.put_static(&fields::CONTENT_SECURITY_POLICY, VIEWER_POLICY),
                 }
-                fields.put_number(&fields::CONTENT_LENGTH, variant.body.len() as u64);
-                answer.body = Body::of(asked.method, variant.body.clone());
+                fields.put_number(&fields::CONTENT_LENGTH, body.len() as u64);
+                answer.body = Body::of(asked.method, body);
             }
         }
         let cache_control = match document.kind.lifetime {

@@ -134,7 +134,7 @@ impl Proxy {
             let forbidden = matches!(allowed, Err(NotStored::Private | NotStored::NoStore));
             inner.upstream.origin().status().stored(!forbidden);
         }
-        let may_keep = allowed.is_ok() && shown.body.identity().body.len() as u64 <= inner.cache.largest();
+        let may_keep = allowed.is_ok() && shown.body.identity().len() as u64 <= inner.cache.largest();
         if shown.status.is_client_error() && may_keep && terms.lifetime > MISSING {
             // The resource may exist soon: no cache keeps this for longer.
             terms.lifetime = MISSING;
@@ -236,7 +236,7 @@ impl Representation {
     /// Refuses a list whose `items` or `total` has a wrong type or is lost, and an index that lost its terms.
     fn checked(self, path: &str, kept: Option<&Stored>) -> Result<Self, AskError> {
         fn text(body: &Coded) -> &str {
-            std::str::from_utf8(&body.identity().body).unwrap_or_default()
+            std::str::from_utf8(body.identity()).unwrap_or_default()
         }
         let has_terms = |text: &str| taxonomy::terms(text).is_ok_and(|terms| !terms.is_empty());
         let has_lost = |has: fn(&str) -> bool| !has(text(&self.body)) && kept.is_some_and(|kept| has(text(&kept.body)));
@@ -245,7 +245,7 @@ impl Representation {
             Route::List
                 if (members(text(&self.body)).contains(&Some(false))
                     || has_lost(|list| members(list) == [Some(true); 2]))
-                    && Page::parse(&self.body.identity().body, &VolatileKeys::default()).is_err() =>
+                    && Page::parse(self.body.identity(), &VolatileKeys::default()).is_err() =>
             {
                 Err(AskError::nonsense(path, "the list has no array `items` or no number `total`"))
             }

@@ -355,7 +355,7 @@ impl Proxy {
         let (inner, now) = (&*self.0, self.0.clock.now_mono());
         let variants = inner.cache.stored(&key);
         let old = variants.as_ref().and_then(|variants| variants.iter().find(|old| old.selecting == stored.selecting));
-        if old.is_some_and(|old| has_same_validator(&old.fields, &stored.fields) && old.body.identity().body != whole) {
+        if old.is_some_and(|old| has_same_validator(&old.fields, &stored.fields) && *old.body.identity() != whole) {
             inner.ambiguous.mark(&key, now, AMBIGUOUS_FOR);
         }
         if inner.ambiguous.holds(&key, now) {

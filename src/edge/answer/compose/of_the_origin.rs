@@ -135,12 +135,12 @@ fn of_the_origin(mut head: HeaderMap, status: StatusCode, asked: Asked<'_>, outc
 /// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into
 /// the head.
 fn represent(head: &mut HeaderMap, asked: Asked<'_>, body: &Coded) -> Option<Bytes> {
-    let (coding, variant) = body.variant(asked.coding);
-    head.insert(CONTENT_LENGTH, HeaderValue::from(variant.body.len()));
+    let (coding, body) = body.variant(asked.coding);
+    head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     if coding != Coding::Identity {
         head.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
     }
-    (*asked.method != Method::HEAD).then(|| variant.body.clone())
+    (*asked.method != Method::HEAD).then_some(body)
 }
 
 /// Leaves in a head what a 304 may say.
@@ -170,17 +170,17 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
     }
     let whole = stored.body.identity();
     if *asked.method != Method::GET {
-        head.insert(CONTENT_LENGTH, HeaderValue::from(whole.body.len()));
+        head.insert(CONTENT_LENGTH, HeaderValue::from(whole.len()));
         return (stored.status, None);
     }
-    match ranges::select(asked.headers, stored.status, head, whole.body.len() as u64) {
+    match ranges::select(asked.headers, stored.status, head, whole.len() as u64) {
         Ranged::Whole => {
-            head.insert(CONTENT_LENGTH, HeaderValue::from(whole.body.len()));
-            (stored.status, Some(whole.body.clone()))
+            head.insert(CONTENT_LENGTH, HeaderValue::from(whole.len()));
+            (stored.status, Some(whole.clone()))
         }
         Ranged::Part { first, last, content_range } => {
             let (first, last) = (first as usize, last as usize);
-            let body = whole.body.get(first..=last).map_or_else(Bytes::new, |part| whole.body.slice_ref(part));
+            let body = whole.get(first..=last).map_or_else(Bytes::new, |part| whole.slice_ref(part));
             head.insert(CONTENT_RANGE, content_range);
             head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
             (StatusCode::PARTIAL_CONTENT, Some(body))

@@ -134,7 +134,7 @@ struct Shown {
 fn shown(found: Found) -> Shown {
     match found {
         Found::Snapshot(FromSnapshot { reply, published, pinned, .. }) => Shown {
-            text: String::from_utf8(reply.body.identity().body.to_vec()).unwrap(),
+            text: String::from_utf8(reply.body.identity().to_vec()).unwrap(),
             link: reply.link.as_ref().unwrap().to_str().unwrap().to_owned(),
             snapshot: published.dataset.id.to_string(),
             pinned,
