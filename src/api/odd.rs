@@ -202,7 +202,7 @@ impl Odd {
 
 impl OddQuery {
     /// Reads a raw query of a list. `None`: it is ordinary, or it is refused whatever the origin does: values that are not
-    /// UTF-8, too long, or two snapshots.
+    /// UTF-8, too long, or too many, or two snapshots.
     pub(crate) fn read(raw: &str) -> Option<Self> {
         let (mut rest, mut odds, mut pin) = (ListQuery::default(), Vec::new(), None);
         let given = given(raw)?;
@@ -297,7 +297,7 @@ fn path(given: &[Given], odds: &[Odd]) -> String {
     path
 }
 
-/// The different values of each known parameter, in the order of the canonical query.
+/// The different values of each known parameter, in the order of the canonical query. `None`: some are not UTF-8, or too many.
 fn given(raw: &str) -> Option<Vec<Given>> {
     const ORDER: [&str; 7] = ["sport", "state", "city", "modified_since", "page", "per_page", "snapshot"];
     const { assert!(ORDER.len() == KNOWN.len()) };
@@ -306,6 +306,10 @@ fn given(raw: &str) -> Option<Vec<Given>> {
         let Some(Given { values, .. }) = given.iter_mut().find(|given| given.parameter == key) else { continue };
         let text: Box<str> = query::decode(value).ok()?.into();
         if values.iter().all(|known| known.text != text) {
+            // Each is compared with those before.
+            if values.len() == MOST_VALUES {
+                return None;
+            }
             values.push(Spelled { raw: value.into(), text });
         }
     }
@@ -360,6 +364,9 @@ fn number(value: &str) -> Result<u64, How> {
 /// The longest value that the origin is asked about, in bytes.
 const LONGEST: usize = 32;
 
+/// So many different values of one parameter are read; with more, the query is refused as any that repeats one.
+const MOST_VALUES: usize = 8;
+
 /// Whether the origin may be asked about a value: nothing in it could become markup or another parameter.
 pub(crate) fn is_askable(value: &str) -> bool {
     let may = |byte: u8| byte.is_ascii_alphanumeric() || b" +-.,:_".contains(&byte);
@@ -388,6 +395,14 @@ mod tests {
     use super::*;
     use crate::api::query::Parameters;
     use proptest::prelude::*;
+    #[test]
+    fn a_parameter_with_many_values_is_refused_and_not_compared_with_each_other() {
+        let query = |values: usize| (0..values).map(|n| format!("page=a{n}&")).collect::<String>();
+        assert!(OddQuery::read(&query(MOST_VALUES)).is_some());
+        assert!(OddQuery::read(&query(MOST_VALUES + 1)).is_none());
+        assert!(Parameters::parse(&query(MOST_VALUES + 1)).is_err());
+    }
+
     #[test]
     fn each_row_has_its_place_and_an_answer_of_the_table() {
         for (number, row) in Row::ALL.into_iter().enumerate() {

@@ -47,6 +47,7 @@ const UNHEALTHY: u16 = 503;
 
 /// The HTTP status of a reload whose configuration has mistakes.
 const MISTAKES: u16 = 422;
+const CONFLICT: u16 = 409;
 
 pub(super) struct Server {
     /// Its address, with the scheme; or the path of its socket, or of the data directory.
@@ -93,6 +94,15 @@ enum ServerError {
         ours.display()
     )]
     Another { admin: String, theirs: String, ours: PathBuf },
+}
+
+/// Whether this refusal is about the configuration of the server.
+fn is_misconfigured(path: &str, status: u16) -> bool {
+    match path.split('?').next() {
+        Some("/reload") => status == MISTAKES,
+        Some("/sync" | "/audit") => status == CONFLICT,
+        _ => false,
+    }
 }
 
 impl Server {
@@ -180,8 +190,8 @@ impl Server {
             let asked = tokio::time::timeout(patience, asking).await;
             let silent = |_| Err(self.no_answer(path, format!("no answer within {} s", patience.as_secs())));
             match asked.unwrap_or_else(silent) {
-                // The mistakes of a configuration.
-                Err(error @ ServerError::Refused { status: MISTAKES, .. }) if path == "/reload" => {
+                // The mistakes of a configuration, or another use than the command is for.
+                Err(error @ ServerError::Refused { status, .. }) if is_misconfigured(path, status) => {
                     Err(Failure::usage(error))
                 }
                 asked => Ok(asked?),

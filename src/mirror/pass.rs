@@ -30,6 +30,9 @@ pub(crate) const PAGE_SIZE: u64 = ListQuery::MAX_PER_PAGE as u64;
 /// No list has more pages: a larger total is nonsense.
 pub(super) const MOST_PAGES: u64 = u32::MAX as u64 / PAGE_SIZE;
 
+/// The listings of all pages have at most so many bytes: twice what a million usual ones have.
+const MOST_BYTES: usize = 1 << 30;
+
 /// The path of one page of the crawl.
 pub(super) fn page_path(page: u64) -> String {
     ListQuery::largest_pages().with_page(page).path_and_query()
@@ -88,6 +91,12 @@ pub(super) enum Inconsistent {
         /// From 1.
         page: usize,
         source: PageError,
+    },
+    /// Nothing bounds a list but this: each page may have `origin.max_body`.
+    #[error("the listings up to page {page} have more than {MOST_BYTES} bytes together, which are held in memory")]
+    TooLarge {
+        /// From 1.
+        page: usize,
     },
     #[error("{0}")]
     Contradictory(Box<Contradictory>),
@@ -174,7 +183,7 @@ pub(super) fn assemble(
 ) -> Result<Assembled, Inconsistent> {
     let mut envelope = None;
     let mut beside = Beside::default();
-    let mut summaries = Vec::new();
+    let (mut summaries, mut bytes) = (Vec::new(), 0);
     let (mut total, mut totals) = (0, BTreeSet::new());
     for (index, body) in pages.enumerate() {
         let page = Page::parse(&body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
@@ -189,6 +198,10 @@ pub(super) fn assemble(
                 envelope = Some(Envelope { largest_page, ..page.envelope });
             }
             Some(first) => beside.left_out.extend(first.agree_with(&page.envelope)),
+        }
+        bytes += page.items.iter().map(|item| item.raw.len()).sum::<usize>();
+        if bytes > MOST_BYTES {
+            return Err(Inconsistent::TooLarge { page: index + 1 });
         }
         summaries.extend(shared(page.items, &known));
     }

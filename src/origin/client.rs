@@ -79,8 +79,10 @@ pub struct OriginClient {
     stamps: StampWatch,
     room: Room,
     longest_pause: Arc<AtomicU64>,
-    /// Requests of clients that may be on the wire; each may have a connection of its own.
+    /// Requests of clients that may be on the wire, each with a connection of its own: those whose answers are read whole.
     on_the_wire: FairSemaphore,
+    /// The same for answers that are streamed, which end when their readers want.
+    streams: FairSemaphore,
     name: Pseudonym,
 }
 
@@ -94,9 +96,11 @@ pub(super) struct Answered<T> {
     pub place: Option<FairPermit>,
 }
 
-/// So many at once, and half of them for one household.
-fn places(all: usize) -> FairSemaphore {
-    FairSemaphore::new(all, (all / 2).max(1))
+/// So many at once, and half of them for one household. One half is for answers that are read whole, the other for streams:
+/// whoever reads slowly takes no place from those who ask for what all ask for.
+fn places(all: usize) -> [FairSemaphore; 2] {
+    let half = (all / 2).max(1);
+    [(); 2].map(|()| FairSemaphore::new(half, (half / 2).max(1)))
 }
 
 impl OriginClient {
@@ -111,10 +115,22 @@ impl OriginClient {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
         let (room, longest_pause) = (Room::new(ROOM, config.max_body), Arc::new(AtomicU64::new(0)));
         let (chance, name) = (Jitter::default(), Pseudonym::of(rand::random()));
-        let on_the_wire = places(ON_THE_WIRE);
+        let [on_the_wire, streams] = places(ON_THE_WIRE);
         let longest = config.longest_pause;
-        let client =
-            Self { transport, config, budget, status, clock, chance, stamps, room, longest_pause, on_the_wire, name };
+        let client = Self {
+            transport,
+            config,
+            budget,
+            status,
+            clock,
+            chance,
+            stamps,
+            room,
+            longest_pause,
+            on_the_wire,
+            streams,
+            name,
+        };
         client.set_longest_pause(longest);
         client
     }
@@ -129,7 +145,7 @@ impl OriginClient {
     /// The same client with at most so many requests of clients on the wire at once; 512 otherwise.
     #[must_use]
     pub fn with_most_on_the_wire(mut self, most: usize) -> Self {
-        self.on_the_wire = places(most);
+        [self.on_the_wire, self.streams] = places(most);
         self
     }
 
@@ -293,7 +309,7 @@ impl OriginClient {
         }
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
         let Answered { answer: arrival, asked, received, place: _place } =
-            self.attempt(method, path, asker, fetch, |arrival| arrival.status).await?;
+            self.attempt(method, path, (asker, &self.on_the_wire), fetch, |arrival| arrival.status).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let status = as_understood(status);
         let date = headers.get(DATE).and_then(|date| http_date(date.as_bytes(), received));
@@ -336,12 +352,17 @@ impl OriginClient {
         Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
     }
 
-    /// Sends a request for `path`, again where that is safe, until the head of an answer arrives.
+    /// The places of answers that are streamed.
+    pub(super) const fn streams(&self) -> &FairSemaphore {
+        &self.streams
+    }
+
+    /// Sends a request for `path`, again where that is safe, until the head of an answer arrives. It takes one of `places`.
     pub(super) async fn attempt<T, F>(
         &self,
         method: &Method,
         path: &str,
-        asker: &Asker,
+        (asker, places): (&Asker, &FairSemaphore),
         send: impl Fn() -> F,
         status_of: impl Fn(&T) -> u16,
     ) -> Result<Answered<T>, AskError>
@@ -360,7 +381,7 @@ impl OriginClient {
             // Who finds no place on the wire gives the slot back.
             let permit = permit.unsent();
             // After the slot: the owner of a place waits for no slot, so this wait ends.
-            let place = self.place(asker, came).await?;
+            let place = self.place(asker, places, came).await?;
             let permit = permit.sent();
             self.status.sent(class);
             let (asked, began) = (self.clock.now_wall(), self.clock.now_mono());
@@ -381,14 +402,14 @@ impl OriginClient {
     }
 
     /// A place on the wire for a client that came then; the mirror's own requests are few and need none.
-    async fn place(&self, asker: &Asker, came: Monotonic) -> Result<Option<FairPermit>, Spent> {
+    async fn place(&self, asker: &Asker, places: &FairSemaphore, came: Monotonic) -> Result<Option<FairPermit>, Spent> {
         if asker.class != Class::Client {
             return Ok(None);
         }
         let household = asker.client.map(|client| self.budget.household(client));
         let patience = if asker.spare { Duration::ZERO } else { asker.patience.unwrap_or(self.config.timeout) };
         let left = patience.saturating_sub(self.clock.now_mono().since(came));
-        let taking = tokio::time::timeout(left, self.on_the_wire.take(household, 1));
+        let taking = tokio::time::timeout(left, places.take(household, 1));
         taking.await.ok().and_then(Result::ok).map(Some).ok_or(Spent::soon())
     }
 

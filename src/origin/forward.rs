@@ -131,7 +131,9 @@ impl Forwarder {
         let exchange = || self.wire.exchange(request.clone(), interim.clone());
         let answered = self
             .origin
-            .attempt(&sending.method, &path, &sending.asker, exchange, |answer| answer.status().as_u16())
+            .attempt(&sending.method, &path, (&sending.asker, self.origin.streams()), exchange, |answer| {
+                answer.status().as_u16()
+            })
             .await;
         let failed = |error: &AskError| self.origin.failed(error, self.origin.witness(&sending.asker, false));
         let answered = answered.map_err(|error| self.origin.named(error));

@@ -223,7 +223,10 @@ fn field<'a, T>(fields: &'a [(String, T)], key: Option<&String>) -> Option<&'a T
     fields.iter().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
-/// The key that most terms satisfy; the first on a tie.
+/// So many fields of terms are tried: each is compared with all terms.
+const MOST_KEYS: usize = 64;
+
+/// The key that most terms satisfy; the first on a tie. Of the first few.
 fn best<'a>(
     keys: impl Iterator<Item = &'a String>,
     score: impl Fn(&'a String) -> usize,
@@ -232,6 +235,9 @@ fn best<'a>(
     for key in keys {
         if !seen.contains(&key) {
             seen.push(key);
+        }
+        if seen.len() == MOST_KEYS {
+            break;
         }
     }
     let scored = seen.into_iter().map(|key| (key, score(key)));

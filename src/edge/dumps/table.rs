@@ -74,9 +74,11 @@ impl Columns {
             columns.names = DOCUMENTED.map(str::to_owned).into();
         }
         for (name, kind) in [("state_slug", TaxonomyKind::States), ("city_slug", TaxonomyKind::Cities)] {
-            if !columns.places.contains_key(name) {
-                columns.slugs.push((name, slugs(dataset, kind, rows)));
+            // A field of that name keeps its values under another one.
+            if let Some(place) = columns.places.get(name) {
+                columns.names[*place] = format!("listing.{name}");
             }
+            columns.slugs.push((name, slugs(dataset, kind, rows)));
         }
         Ok(columns)
     }

@@ -37,7 +37,7 @@ fn fixed(document: Document) -> WantedDocument {
 
 fn text(pages: &Pages, wanted: &WantedDocument) -> String {
     let rendered = pages.render(wanted, Material::default()).unwrap();
-    String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
+    String::from_utf8(rendered.variant(Coding::Identity).1.to_vec()).unwrap()
 }
 
 fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {

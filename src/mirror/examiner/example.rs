@@ -15,7 +15,7 @@ use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::shape::{Form, Shape, TermName};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::dataset::Dataset;
-use crate::data::snapshot::membership::Positions;
+use crate::data::snapshot::membership::{Membership, Positions};
 
 use super::open;
 use super::schedule::AT_ONCE;
@@ -343,7 +343,8 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) 
     chosen
 }
 
-/// The terms with the most listings: first those whose slug is a part of another one, last one that leaves nothing out.
+/// The terms with the most listings: first those whose slug is a part of another one, known by name before known by their own
+/// list; last one that leaves nothing out.
 fn telling<'a>(dataset: &'a Dataset, kind: TaxonomyKind, doubtful: &DoubtfulTerms) -> Vec<(&'a str, &'a Positions)> {
     let mut known: Vec<_> = dataset.known_terms(kind).collect();
     known.retain(|(slug, _)| doubtful.is_empty() || !doubtful.contains(&name(kind, slug)));
@@ -351,7 +352,9 @@ fn telling<'a>(dataset: &'a Dataset, kind: TaxonomyKind, doubtful: &DoubtfulTerm
     known.sort_unstable_by_key(|(slug, positions)| (positions.len() == all, Reverse(positions.len()), *slug));
     let slugs = slugs(dataset, kind);
     known.truncate(MOST_PARTS);
-    known.sort_by_cached_key(|(slug, _)| slugs.matches(&*folded(slug)).nth(1).is_none());
+    // What the origin itself listed for a slug shows nothing of how it matches slugs.
+    let is_listed = |slug: &str| matches!(dataset.membership(kind, slug), Some(Membership::Listed(..)));
+    known.sort_by_cached_key(|(slug, _)| (slugs.matches(&*folded(slug)).nth(1).is_none(), is_listed(slug)));
     known
 }
 
@@ -378,11 +381,11 @@ fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
     let old = modified.first().map(|first| day_after(*first)).filter(|day| *day < last);
     let found = match form {
         Form::Date => [
-            day(modified, Edge::After, any),
-            day(modified, Edge::Before, any),
+            day(modified, Edge::After, None, any),
+            day(modified, Edge::Before, None, any),
             with(old, DAYS, 0),
-            day(modified, Edge::Before, summer),
-            day(modified, Edge::After, winter),
+            day(modified, Edge::Before, Some(Season::Summer), summer),
+            day(modified, Edge::After, Some(Season::Winter), winter),
         ]
         .to_vec(),
         Form::Zoned => {
@@ -467,18 +470,14 @@ enum Edge {
 }
 
 /// A day with a listing as close to its beginning as there is, among those that are wanted.
-fn day(modified: &[i64], edge: Edge, is_wanted: impl Fn(i64) -> bool) -> Option<ListQuery> {
+fn day(modified: &[i64], edge: Edge, season: Option<Season>, is_wanted: impl Fn(i64) -> bool) -> Option<ListQuery> {
     let last = *modified.last()?;
     let days = modified.iter().map(|at| match edge {
         Edge::After => (at.div_euclid(DAY) * DAY, at.rem_euclid(DAY)),
         Edge::Before => (at.div_euclid(DAY) * DAY + DAY, DAY - at.rem_euclid(DAY)),
     });
-    let season = match edge {
-        Edge::After => Season::Winter,
-        Edge::Before => Season::Summer,
-    };
     let some = days.filter(|(day, gap)| *gap > 0 && *day < last && is_wanted(*day));
-    let (day, _) = some.min_by_key(|(day, gap)| poorness(*gap, Some(season), *day))?;
+    let (day, _) = some.min_by_key(|(day, gap)| poorness(*gap, season, *day))?;
     Some(since(written(day, DAYS, 0)?, day))
 }
 

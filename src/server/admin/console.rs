@@ -58,7 +58,7 @@ impl Console {
         let wanted = coding::negotiate(headers, &Coding::PREFERENCE);
         let (coding, variant, tag) = file.variant(wanted);
         let mut answer = match precondition::evaluate(&Method::GET, headers, tag) {
-            Precondition::Proceed => reply(StatusCode::OK, file.kind.content_type, variant.body.clone()),
+            Precondition::Proceed => reply(StatusCode::OK, file.kind.content_type, variant),
             Precondition::NotModified => {
                 let mut answer = Reply::default();
                 *answer.status_mut() = StatusCode::NOT_MODIFIED;

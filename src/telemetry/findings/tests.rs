@@ -104,7 +104,10 @@ fn old_data_is_said_by_its_cause() {
         (vec![alone.clone()], vec![("alone", false), ("data not confirmed for 9 s", true)]),
         (vec![alone, fails.clone()], vec![("data not confirmed for 9 s: the origin fails", true), ("alone", false)]),
         (vec![old.clone()], vec![("data not confirmed for 9 s: old copies", true)]),
-        (vec![old.clone(), fails.clone()], vec![("data not confirmed for 9 s: the origin fails", true), ("old copies", false)]),
+        (
+            vec![old.clone(), fails.clone()],
+            vec![("data not confirmed for 9 s: the origin fails", true), ("old copies", false)],
+        ),
         (vec![fails.clone(), full], vec![("no room", true), ("the origin fails", false)]),
     ] {
         let mut all = there;

@@ -107,7 +107,7 @@ fn details() -> Vec<DetailShown> {
 
 fn assert_bounded(pages: &Pages, wanted: &WantedDocument, of: Material<'_>) -> String {
     let rendered = pages.render(wanted, of).unwrap();
-    let text = String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap();
+    let text = String::from_utf8(rendered.variant(Coding::Identity).1.to_vec()).unwrap();
     assert!(text.len() <= MOST, "{wanted:?}: {} bytes", text.len());
     let is_forbidden = |letter: char| (letter.is_control() && letter != '\n') || letter == '\u{ffff}';
     assert!(!text.starts_with('<') || !text.contains(is_forbidden), "{wanted:?}");

@@ -50,7 +50,7 @@ fn a_household_has_so_many_and_gets_room_back() {
     assert!(admit(&connections, None).is_ok(), "one that speaks for many");
     drop(one);
     assert!(admit(&connections, Some(peer(1))).is_ok());
-    assert_eq!(connections.0.table.lock().open(), 1, "the others were dropped at once");
+    assert_eq!(connections.0.table.lock().seats.len(), 1, "the others were dropped at once");
     let six = |last: u16| Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)));
     let _both = (admit(&connections, six(1)).ok().unwrap(), admit(&connections, six(2)).ok().unwrap());
     assert_eq!(admit(&connections, six(3)).err(), Some(Full::Household(2)), "one network is one household");
