@@ -3,6 +3,7 @@
 //! Every block is verified, and the result by its id. A verification loads one snapshot after the other, and reads each
 //! detail once, however many snapshots list it. Callers: [`crate::data::snapshots`], through [`Store`].
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -158,37 +159,23 @@ pub(super) fn run_parallel<W, T: Send>(
 ) -> Result<Vec<T>, Fault> {
     let next = AtomicUsize::new(0);
     let threads = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8).min(count.max(1));
-    let run_worker = || {
-        let outcome = (|| {
-            let mut worker = worker()?;
-            let mut done = Vec::new();
-            loop {
-                // Relaxed: it only hands out numbers; the results come through the lock of `parts`.
-                let item = next.fetch_add(1, Ordering::Relaxed);
-                if item >= count {
-                    return Ok(done);
-                }
-                done.push((item, job(&mut worker, item)?));
-            }
-        })();
-        if outcome.is_err() {
-            next.store(count, Ordering::Relaxed);
-        }
-        outcome
-    };
     let parts = Mutex::new(Vec::new());
     together(threads, &|| {
-        let part = guarded(run_worker);
+        let part = guarded(|| {
+            let mut worker = worker()?;
+            // Relaxed: it only hands out numbers; the results come through the lock of `parts`.
+            let items = iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|item| *item < count));
+            items.map(|item| Ok((item, job(&mut worker, item)?))).collect::<Result<Vec<_>, Fault>>()
+        });
+        if part.is_err() {
+            next.store(count, Ordering::Relaxed);
+        }
         parts.lock().push(part);
     });
-    let mut results: Vec<Option<T>> = Vec::new();
-    results.resize_with(count, || None);
-    for part in parts.into_inner() {
-        for (item, result) in part? {
-            results[item] = Some(result);
-        }
-    }
-    Ok(results.into_iter().flatten().collect())
+    let parts = parts.into_inner().into_iter().collect::<Result<Vec<_>, Fault>>()?;
+    let mut results: Vec<_> = parts.into_iter().flatten().collect();
+    results.sort_unstable_by_key(|(item, _)| *item);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
 #[cfg(test)]
