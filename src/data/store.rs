@@ -74,8 +74,6 @@ pub(crate) use details::{DetailStream, ExportedDetail};
 pub use error::StoreError;
 pub(crate) use error::{catches_panics, is_full, process};
 pub(crate) use files::nameless;
-#[cfg(test)]
-use garbage::Collected;
 pub(crate) use load::Verification;
 pub(crate) use positions::{ChangePosition, Mark, MarkAt};
 pub(crate) use publish::{Arriving, WrittenAlong};

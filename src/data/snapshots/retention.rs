@@ -188,7 +188,7 @@ impl Snapshots {
         let reserved = self.0.reserved.lock().clone();
         let staying = staying(&change.view, &reserved, &self.0.policy.settings.load().mirror);
         // `reserved` is free again: the collection waits for the disk.
-        let dropped = self.0.store.collect_garbage(&staying)?.snapshots;
+        let dropped = self.0.store.collect_garbage(&staying)?;
         change.view.kept.retain(|kept| !dropped.contains(&kept.seq));
         let forgotten = self.forget_changes(&mut change);
         self.show(change);

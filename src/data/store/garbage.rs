@@ -52,38 +52,27 @@ impl Measured {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
-    /// The sequence numbers of the snapshots that were dropped.
-    pub snapshots: Vec<u64>,
-    /// How many blocks no kept snapshot refers to were dropped with them.
-    pub blocks: usize,
-    pub compacted: bool,
-}
-
 impl Store {
-    /// Drops every snapshot that is neither in `keep_seqs` nor current, with the blocks that only they had. Then
+    /// Drops every snapshot that is neither in `keep_seqs` nor current, with the blocks that only they had; returns their
+    /// sequence numbers. Then
     /// compacts the file if it is more than 2.5 times the live data and compaction can help.
     ///
     /// Later writes reuse freed space, so compaction is rare. It needs room for another copy of the live data, and writers
     /// wait for it; readers do not. A crash during compaction loses nothing. If the collection fails, either everything was
     /// dropped or nothing.
-    pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
+    pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Vec<u64>, StoreError> {
         let mut measured = self.publishing.lock();
-        let mut collected = self.drop_snapshots(keep_seqs)?;
+        let dropped = self.drop_snapshots(keep_seqs)?;
         let file = self.file_len()?;
         if file > SMALL
             && self.may_be_mostly_free(file, measured.as_ref())?
             && measured.insert(self.measure()?).is_worth_compacting(file)
         {
-            match self.compact() {
-                Ok(()) => collected.compacted = true,
-                Err(error) => {
-                    tracing::warn!(%error, "the data file was not made smaller; the next publication tries again");
-                }
+            if let Err(error) = self.compact() {
+                tracing::warn!(%error, "the data file was not made smaller; the next publication tries again");
             }
         }
-        Ok(collected)
+        Ok(dropped)
     }
 
     /// Whether to measure how much of the file is in use, which reads all of it.
@@ -98,7 +87,7 @@ impl Store {
         self.handle.read(|transaction| Ok(Measured(each_table!(transaction, usage).to_vec())))
     }
 
-    fn drop_snapshots(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
+    fn drop_snapshots(&self, keep_seqs: &[u64]) -> Result<Vec<u64>, StoreError> {
         let (dropped, dead) = self.handle.read(|transaction| {
             let current = record::number(&transaction.open_table(database::META)?, database::META_CURRENT)?;
             let records = record::records(&transaction.open_table(database::SNAPSHOTS)?)?;
@@ -110,7 +99,7 @@ impl Store {
             Ok((dropped, dead))
         })?;
         if dropped.is_empty() {
-            return Ok(Collected::default());
+            return Ok(Vec::new());
         }
         // In a second transaction: `publishing` is held, so no publication can refer to a dead block meanwhile.
         self.handle.write(1 << 20, |transaction| {
@@ -126,8 +115,7 @@ impl Store {
             for key in &dead {
                 blocks.remove(key.as_bytes())?;
             }
-            let snapshots = dropped.iter().map(|record| record.seq).collect();
-            Ok(Collected { snapshots, blocks: dead.len(), compacted: false })
+            Ok(dropped.iter().map(|record| record.seq).collect())
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadableTable, ReadableTableMetadata as _, WriteTransaction};
 
 use super::*;
 use crate::api::hash::ContentHash;
@@ -215,14 +215,16 @@ fn collecting_garbage_keeps_shared_blocks_and_the_current_snapshot() {
         contents.push(next);
     }
     let records: Vec<_> = contents.iter().map(|content| store.publish(content, &meta(0)).unwrap()).collect();
-    let collected = store.collect_garbage(&[2]).unwrap();
-    assert_eq!(collected.snapshots, [1, 3]);
-    assert!((2..=4).contains(&collected.blocks), "{collected:?}");
+    let blocks = || store.handle.read(|t| Ok(t.open_table(database::BLOCKS)?.len()?)).unwrap();
+    let before = blocks();
+    assert_eq!(store.collect_garbage(&[2]).unwrap(), [1, 3]);
+    let dropped = before - blocks();
+    assert!((2..=4).contains(&dropped), "{dropped}");
     for kept in [1, 3] {
         assert!(store.load(&records[kept]).unwrap() == contents[kept]);
     }
     assert!(matches!(store.load(&records[0]), Err(StoreError::NoSuchSnapshot(1))));
-    assert_eq!(store.collect_garbage(&[2]).unwrap(), Collected::default());
+    assert!(store.collect_garbage(&[2]).unwrap().is_empty());
     assert_eq!(store.publish(&contents[0], &meta(0)).unwrap().seq, 5, "no sequence number is used twice");
 }
 
@@ -241,15 +243,20 @@ fn a_file_that_is_mostly_free_is_compacted() {
     }
     // redb makes a growing file twice as large.
     store.collect_garbage(&[]).unwrap();
-    assert!(!store.collect_garbage(&[]).unwrap().compacted, "most of it is in use");
+    let is_compacted = |store: &Store| {
+        let before = store.file_len().unwrap();
+        store.collect_garbage(&[]).unwrap();
+        store.file_len().unwrap() < before / 2
+    };
+    assert!(!is_compacted(&store), "most of it is in use");
     store.put_details(&[(ListingId(1), detail("first"))]).unwrap();
     store.remove_copies(&["/0".into(), "/1".into()]).unwrap();
     store.put_copy_soon("/2", &copy(1), Some(b"not durable yet")).unwrap();
     let (before, place) = (store.file_len().unwrap(), store.epoch_place().unwrap());
-    assert!(store.collect_garbage(&[]).unwrap().compacted);
+    assert!(is_compacted(&store));
     let after = store.file_len().unwrap();
     assert!(after < before / 4, "{before} {after}");
-    assert_eq!((store.epoch_place().unwrap(), store.collect_garbage(&[]).unwrap().compacted), (place, false));
+    assert_eq!((store.epoch_place().unwrap(), is_compacted(&store)), (place, false));
     for _ in 0..2 {
         assert!(store.load(&record).unwrap() == content(1000));
         assert_eq!(store.detail(ListingId(1)).unwrap().unwrap().body, "first");
