@@ -179,10 +179,6 @@ pub(crate) const LEVEL: i32 = 12;
 /// bundles that are 1 % smaller.
 const HASH_LOG: u32 = 18;
 
-/// The largest window of a frame, in bytes: a streaming reader keeps so much. It is the longest part, rounded up to a
-/// power of two.
-const MAX_WINDOW: u64 = (MAX_PART as u64).next_power_of_two();
-
 /// Makes frames, on one thread and with one set of parameters.
 pub(super) fn packer(level: i32) -> io::Result<Compressor<'static>> {
     let mut packer = Compressor::new(level)?;
@@ -191,51 +187,10 @@ pub(super) fn packer(level: i32) -> io::Result<Compressor<'static>> {
     Ok(packer)
 }
 
-/// Decompresses one frame; `None` if it is not one frame of exactly `len` bytes, or its window is too large.
+/// Decompresses one frame; `None` if it is not one frame of exactly `len` bytes.
 pub(super) fn unpack(unpacker: &mut Decompressor<'_>, frame: &[u8], len: usize) -> Option<Vec<u8>> {
-    if find_frame_compressed_size(frame) != Ok(frame.len()) || window(frame)? > MAX_WINDOW {
+    if find_frame_compressed_size(frame) != Ok(frame.len()) {
         return None;
     }
     unpacker.decompress(frame, len).ok().filter(|raw| raw.len() == len)
-}
-
-/// The window of a frame in bytes (RFC 8878 §3.1.1.1.2); 0: the length of the content. `None`: not a frame.
-fn window(frame: &[u8]) -> Option<u64> {
-    const SINGLE_SEGMENT: u8 = 1 << 5;
-    let [_, _, _, _, descriptor, window, ..] = *frame else { return None };
-    if descriptor & SINGLE_SEGMENT != 0 {
-        return Some(0);
-    }
-    let base = 1_u64 << (10 + (window >> 3));
-    Some(base + base / 8 * u64::from(window & 7))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::*;
-
-    /// A frame of a stream of unknown length, which names a window.
-    fn streamed(raw: &[u8], window_log: u32) -> Vec<u8> {
-        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
-        encoder.set_parameter(CParameter::WindowLog(window_log)).unwrap();
-        encoder.write_all(raw).unwrap();
-        encoder.finish().unwrap()
-    }
-
-    #[test]
-    fn a_window_that_no_part_needs_is_refused() {
-        let raw = b"a".repeat(1000);
-        let mut unpacker = Decompressor::new().unwrap();
-        let packed = packer(LEVEL).unwrap().compress(&raw).unwrap();
-        assert_eq!((window(&packed), unpack(&mut unpacker, &packed, 1000)), (Some(0), Some(raw.clone())));
-        for (log, accepted) in [(20, true), (26, true), (27, false)] {
-            let frame = streamed(&raw, log);
-            assert_eq!(window(&frame), Some(1 << log));
-            assert_eq!(unpack(&mut unpacker, &frame, 1000).is_some(), accepted, "{log}");
-        }
-        assert_eq!(window(b"\x28\xb5\x2f\xfd\0\x0f"), Some((1 << 11) + 7 * (1 << 8)));
-        assert!(window(b"short").is_none());
-    }
 }
