@@ -20,6 +20,7 @@
 pub mod bundle;
 pub mod cache;
 pub mod details;
+mod fields;
 pub mod snapshot;
 pub mod snapshots;
 pub mod store;

@@ -209,7 +209,7 @@ mod tests {
     /// Runs a script that is a part of its own.
     fn follow(script: &[u8], base: &str, most: usize) -> Result<String, BundleError> {
         let at = PartPosition { part: 3, kind: PartKind::Taxonomy, offset: 0 };
-        super::follow(Records { rest: script, at }, base, most)
+        super::follow(Records { rest: script, of: at }, base, most)
     }
 
     proptest! {

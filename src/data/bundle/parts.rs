@@ -39,7 +39,7 @@ impl UnpackedPart {
 
     /// Its records from a byte on.
     pub(super) fn records(&self, from: usize) -> Records<'_> {
-        Records { rest: &self.raw[from..], at: self.seal.at }
+        Records { rest: &self.raw[from..], of: self.seal.at }
     }
 }
 

@@ -10,60 +10,26 @@ use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::listing::{DetailState, ListingId, Summary, SummaryFields};
 use crate::api::taxonomy::TaxonomyKind;
+use crate::data::fields::{Fields, Subject, put_optional_text, put_text};
 use crate::data::snapshot::membership::ListedTerm;
 
 /// The problem of a record, in words.
 pub(super) type Wrong = String;
 
-/// Reads fields off the front of a part.
-pub(super) struct Records<'a> {
-    pub rest: &'a [u8],
-    /// The part, for messages.
-    pub at: PartPosition,
+/// Fields of a part.
+pub(super) type Records<'a> = Fields<'a, PartPosition>;
+
+impl Subject for PartPosition {
+    type Error = BundleError;
+
+    fn wrong(&self, what: &str) -> BundleError {
+        BundleError::Malformed { at: *self, what: format!("it has a wrong {what}") }
+    }
 }
 
 impl<'a> Records<'a> {
     pub(super) fn malformed(&self, what: impl Into<String>) -> BundleError {
-        BundleError::Malformed { at: self.at, what: what.into() }
-    }
-
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], BundleError> {
-        let split = self.rest.split_at_checked(len);
-        let (taken, rest) = split.ok_or_else(|| self.malformed("a length reaches beyond the part"))?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], BundleError> {
-        let split = self.rest.split_first_chunk();
-        let (taken, rest) = split.ok_or_else(|| self.malformed("a record reaches beyond the part"))?;
-        self.rest = rest;
-        Ok(*taken)
-    }
-
-    fn u8(&mut self) -> Result<u8, BundleError> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, BundleError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, BundleError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> Result<&'a str, BundleError> {
-        let len = self.u32()? as usize;
-        std::str::from_utf8(self.take(len)?).map_err(|_| self.malformed("a text is not UTF-8"))
-    }
-
-    fn optional_text(&mut self) -> Result<Option<&'a str>, BundleError> {
-        match self.u8()? {
-            0 => Ok(None),
-            1 => self.text().map(Some),
-            tag => Err(self.malformed(format!("{tag} does not say whether a text is there"))),
-        }
+        BundleError::Malformed { at: self.of, what: what.into() }
     }
 
     /// A summary of this part, whose text is a slice of it.
@@ -113,11 +79,6 @@ impl<'a> Records<'a> {
         let own = Validators { id, current, etag: self.optional_text()?, last_modified: self.optional_text()? };
         own.check().map(|()| own).map_err(|wrong| self.malformed(wrong))
     }
-}
-
-pub(super) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    out.extend_from_slice(text);
 }
 
 /// Checks that a text has at most [`MAX_TEXT`] bytes and is UTF-8.
@@ -205,12 +166,8 @@ impl Validators<'_> {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.push(u8::from(self.current));
-        for text in [self.etag, self.last_modified] {
-            out.push(u8::from(text.is_some()));
-            if let Some(text) = text {
-                put_text(out, text.as_bytes());
-            }
-        }
+        put_optional_text(out, self.etag);
+        put_optional_text(out, self.last_modified);
     }
 
     /// Checks them: they may be sent to an origin later.

@@ -13,6 +13,7 @@ use super::{Detail, MAX_TEXT, WriteError, delta, unwritable};
 use crate::api::form::ListForm;
 use crate::api::hash::{ContentHash, Digest};
 use crate::api::listing::{ListingId, Summary};
+use crate::data::fields::put_text;
 use crate::data::snapshot::content::Content;
 use crate::data::snapshot::membership::Evidence;
 use crate::data::snapshot::meta::SnapshotMeta;
@@ -172,7 +173,7 @@ fn content<W: Write, E>(
         let name = || format!("the summary of listing {}", summary.id);
         records::check_summary(summary).map_err(|why| unwritable(name(), why))?;
         let mut record = Vec::with_capacity(4 + summary.raw.len());
-        records::put_text(&mut record, &summary.raw);
+        put_text(&mut record, &summary.raw);
         parts.push(PartKind::Summaries, &record, name)?;
     }
     Ok(parts.flush(PartKind::Summaries)?)

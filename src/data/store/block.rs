@@ -102,13 +102,13 @@ pub(super) fn open(key: &BlockKey, packed: &[u8]) -> Result<Bytes, StoreError> {
 pub(super) fn read_envelope(block: &[u8]) -> Result<Envelope, StoreError> {
     let mut reader = Reader::new("envelope", block);
     reader.version(ENVELOPE)?;
-    serde_json::from_slice(reader.rest()).map_err(|_| damaged("envelope", "JSON"))
+    serde_json::from_slice(reader.rest).map_err(|_| damaged("envelope", "JSON"))
 }
 
 pub(super) fn read_taxonomy(block: &[u8]) -> Result<&str, StoreError> {
     let mut reader = Reader::new("taxonomy", block);
     reader.version(TAXONOMY)?;
-    std::str::from_utf8(reader.rest()).map_err(|_| damaged("taxonomy", "text"))
+    std::str::from_utf8(reader.rest).map_err(|_| damaged("taxonomy", "text"))
 }
 
 pub(super) fn read_order(block: &[u8]) -> Result<Vec<ListingId>, StoreError> {

@@ -11,6 +11,7 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::error::StoreError;
 use crate::api::hash::ContentHash;
+use crate::data::fields::{Fields, Subject};
 
 const SUM_LEN: usize = 8;
 
@@ -48,43 +49,24 @@ pub(super) fn damaged(table: &str, what: &str) -> StoreError {
     StoreError::Damaged(format!("{table}: wrong {what}"))
 }
 
-/// Reads fields off the front of a payload.
-pub(super) struct Reader<'a> {
-    rest: &'a [u8],
-    table: &'static str,
+/// Fields of a payload of this table.
+pub(super) type Reader<'a> = Fields<'a, &'static str>;
+
+impl Subject for &'static str {
+    type Error = StoreError;
+
+    fn wrong(&self, what: &str) -> StoreError {
+        damaged(self, what)
+    }
 }
 
 impl<'a> Reader<'a> {
     pub(super) const fn new(table: &'static str, payload: &'a [u8]) -> Self {
-        Self { rest: payload, table }
-    }
-
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], StoreError> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| damaged(self.table, "length"))?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(|| damaged(self.table, "length"))?;
-        self.rest = rest;
-        Ok(*taken)
-    }
-
-    pub(super) fn u8(&mut self) -> Result<u8, StoreError> {
-        self.array::<1>().map(|[byte]| byte)
+        Self { rest: payload, of: table }
     }
 
     pub(super) fn u16(&mut self) -> Result<u16, StoreError> {
         self.array().map(u16::from_le_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, StoreError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, StoreError> {
-        self.array().map(u64::from_le_bytes)
     }
 
     pub(super) fn i64(&mut self) -> Result<i64, StoreError> {
@@ -98,49 +80,17 @@ impl<'a> Reader<'a> {
     /// A count of items of at least `least` bytes each: it cannot exceed the remaining bytes.
     pub(super) fn count(&mut self, least: usize) -> Result<usize, StoreError> {
         let count = self.u32()? as usize;
-        if count > self.rest.len() / least { Err(damaged(self.table, "count")) } else { Ok(count) }
-    }
-
-    pub(super) fn text(&mut self) -> Result<&'a str, StoreError> {
-        let len = self.u32()? as usize;
-        std::str::from_utf8(self.take(len)?).map_err(|_| damaged(self.table, "text"))
-    }
-
-    pub(super) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
-        match self.u8()? {
-            0 => Ok(None),
-            1 => self.text().map(|text| Some(text.to_owned())),
-            _ => Err(damaged(self.table, "tag")),
-        }
+        if count > self.rest.len() / least { Err(damaged(self.of, "count")) } else { Ok(count) }
     }
 
     /// The version byte with which an encoding begins.
     pub(super) fn version(&mut self, known: u8) -> Result<(), StoreError> {
-        if self.u8()? == known { Ok(()) } else { Err(damaged(self.table, "version")) }
+        if self.u8()? == known { Ok(()) } else { Err(damaged(self.of, "version")) }
     }
 
     /// Checks that all bytes were read.
     pub(super) fn end(&self) -> Result<(), StoreError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(damaged(self.table, "length")) }
-    }
-
-    /// The remaining bytes.
-    pub(super) const fn rest(&self) -> &'a [u8] {
-        self.rest
-    }
-}
-
-/// Writes what [`Reader::text`] reads.
-pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    out.extend_from_slice(text.as_bytes());
-}
-
-/// Writes what [`Reader::optional_text`] reads.
-pub(super) fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
-    out.push(u8::from(text.is_some()));
-    if let Some(text) = text {
-        put_text(out, text);
+        if self.rest.is_empty() { Ok(()) } else { Err(damaged(self.of, "length")) }
     }
 }
 

@@ -9,6 +9,7 @@ use super::coding::{self, Packer, Reader, unpack};
 use super::error::{Fault, StoreError, unless_damaged};
 use super::{MAX_BODY, Store, database};
 use crate::api::hash::ContentHash;
+use crate::data::fields::put_optional_text;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyMeta {
@@ -41,8 +42,8 @@ impl CopyMeta {
         out.extend_from_slice(&self.fetched_ms.to_le_bytes());
         out.extend_from_slice(&self.hash.to_bytes());
         out.extend_from_slice(&self.status.to_le_bytes());
-        coding::put_optional_text(&mut out, self.etag.as_deref());
-        coding::put_optional_text(&mut out, self.last_modified.as_deref());
+        put_optional_text(&mut out, self.etag.as_deref());
+        put_optional_text(&mut out, self.last_modified.as_deref());
         coding::seal(META, key.as_bytes(), out)
     }
 
@@ -51,7 +52,8 @@ impl CopyMeta {
         reader.version(ENCODING)?;
         let (origin_time_ms, since_ms, fetched_ms) = (reader.i64()?, reader.i64()?, reader.i64()?);
         let (hash, status) = (reader.hash()?, reader.u16()?);
-        let (etag, last_modified) = (reader.optional_text()?, reader.optional_text()?);
+        let [etag, last_modified] =
+            [reader.optional_text()?, reader.optional_text()?].map(|text| text.map(str::to_owned));
         reader.end()?;
         Ok(Self { etag, last_modified, origin_time_ms, since_ms, fetched_ms, hash, status })
     }

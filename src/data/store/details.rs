@@ -17,6 +17,7 @@ use super::error::{Fault, StoreError};
 use super::{MAX_BODY, Store, positions, record};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
+use crate::data::fields::put_optional_text;
 
 pub use crate::api::listing::DetailState;
 
@@ -96,8 +97,8 @@ impl DetailMeta {
         out.extend_from_slice(&self.fetched_ms.to_le_bytes());
         out.extend_from_slice(&self.summary_hash.to_bytes());
         out.extend_from_slice(&self.hash.to_bytes());
-        coding::put_optional_text(&mut out, self.etag.as_deref());
-        coding::put_optional_text(&mut out, self.last_modified.as_deref());
+        put_optional_text(&mut out, self.etag.as_deref());
+        put_optional_text(&mut out, self.last_modified.as_deref());
         coding::seal(META, &id.0.to_le_bytes(), out)
     }
 
@@ -111,7 +112,8 @@ impl DetailMeta {
         };
         let (origin_time_ms, fetched_ms) = (reader.i64()?, reader.i64()?);
         let (summary_hash, hash) = (reader.hash()?, reader.hash()?);
-        let (etag, last_modified) = (reader.optional_text()?, reader.optional_text()?);
+        let [etag, last_modified] =
+            [reader.optional_text()?, reader.optional_text()?].map(|text| text.map(str::to_owned));
         reader.end()?;
         Ok(Self { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash })
     }
@@ -134,8 +136,8 @@ pub(super) fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreEr
     let mut reader = Reader::new(BODY, coding::unseal(BODY, &id.0.to_le_bytes(), sealed)?);
     reader.version(ENCODING)?;
     match reader.u8()? {
-        0 => Ok(Bytes::copy_from_slice(reader.rest())),
-        1 => Ok(unpack(reader.rest(), MAX_BODY)?.into()),
+        0 => Ok(Bytes::copy_from_slice(reader.rest)),
+        1 => Ok(unpack(reader.rest, MAX_BODY)?.into()),
         _ => Err(damaged(BODY, "tag")),
     }
 }

@@ -10,6 +10,7 @@ use super::block::BlockKey;
 use super::coding::{self, Reader, damaged};
 use super::error::{Fault, StoreError};
 use super::{States, Store, database};
+use crate::data::fields::put_text;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::meta::SnapshotMeta;
 
@@ -48,7 +49,7 @@ impl SnapshotRecord {
     /// `1`, id, listings u64, number of summary blocks u32, number of order blocks u32, block keys.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![ENCODING];
-        coding::put_text(&mut out, self.id.as_str());
+        put_text(&mut out, self.id.as_str().as_bytes());
         out.extend_from_slice(&self.listings.to_le_bytes());
         out.extend_from_slice(&(self.blocks.summaries.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.blocks.order.len() as u32).to_le_bytes());

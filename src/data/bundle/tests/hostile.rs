@@ -265,13 +265,13 @@ fn a_manifest_that_says_something_else_is_refused() {
 fn records_that_make_no_sense_are_refused() {
     let record = |text: &str| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
     for (kind, raw, told) in [
-        (Kind::Summaries, b"\xff\xff\xff\xff{}".to_vec(), "beyond the part"),
+        (Kind::Summaries, b"\xff\xff\xff\xff{}".to_vec(), "wrong length"),
         (Kind::Summaries, record("[]"), "not a JSON object"),
         (Kind::Summaries, record(r#"{"name":"x"}"#), "no valid id"),
         (Kind::Summaries, record(&"[".repeat(100)), "deeper"),
         (Kind::Summaries, [record(r#"{"id":1}"#), record(r#"{"id":1,"a":2}"#)].concat(), "two of listing 1"),
         (Kind::Evidence, b"\x09".to_vec(), "taxonomy 9 is unknown"),
-        (Kind::Evidence, [vec![0; 25], vec![0xff; 4]].concat(), "beyond the part"),
+        (Kind::Evidence, [vec![0; 25], vec![0xff; 4]].concat(), "wrong length"),
         (Kind::Details, [&1_u64.to_le_bytes()[..], &[7, 0, 0, 0, 0]].concat(), "unknown state 7"),
         (Kind::Details, [&1_u64.to_le_bytes()[..], &[1, 1, 0, 0, 0, b'x']].concat(), "has a body"),
         (Kind::Details, [&99_u64.to_le_bytes()[..], &[1, 0, 0, 0, 0]].concat(), "not in the snapshot"),
