@@ -62,8 +62,6 @@ pub(crate) struct Follower {
     pub store: BundleStore,
     /// Where downloaded files go.
     pub data_dir: PathBuf,
-    /// The largest bundle, in bytes.
-    pub most: u64,
     /// A bundle shares equal texts with the newest data here.
     pub snapshots: Snapshots,
     pub details: Details,

@@ -52,7 +52,6 @@ pub(super) fn follower(
     Ok(Some(Follower {
         store,
         data_dir: data_dir.path().to_owned(),
-        most: crate::data::bundle::MOST_BYTES,
         snapshots: data.snapshots.clone(),
         details: data.details.clone(),
         trusted: trusted_keys(config)?,

@@ -115,8 +115,6 @@ pub(crate) enum FollowError {
     Refused(#[from] HeadRefused),
     #[error("{key} in the object store is not what the head names: {why}")]
     Wrong { key: String, why: String },
-    #[error("{key} has {bytes} bytes; a bundle may have {most}")]
-    TooLarge { key: String, bytes: u64, most: u64 },
     #[error("{}: {source}", path.display())]
     Disk { path: PathBuf, source: std::io::Error },
     #[error("the download was interrupted by a request to refresh")]
@@ -186,7 +184,6 @@ impl FollowError {
         let longest = match self {
             Self::BundleStore(BundleStoreError::Missing(_)) => LONGEST_MISSING,
             Self::Wrong { .. } => LONGEST,
-            Self::TooLarge { .. } => return Some((LONGEST, self.to_string())),
             _ => return None,
         };
         let text = format!(

@@ -15,7 +15,7 @@ use super::decide::FollowError;
 use super::status::DownloadProgress;
 use crate::api::hash::Digest;
 use crate::data::bundle::signature::{Opened, Voucher};
-use crate::data::bundle::{Bundle, BundleError};
+use crate::data::bundle::{Bundle, BundleError, MOST_BYTES};
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::journal::Entry;
@@ -45,8 +45,9 @@ impl Follower {
         what: &str,
     ) -> Result<Opened, FollowError> {
         let key = named.key().to_string();
-        if named.bytes > self.most {
-            return Err(FollowError::TooLarge { key, bytes: named.bytes, most: self.most });
+        if named.bytes > MOST_BYTES {
+            let why = format!("it has {} bytes; a bundle may have {MOST_BYTES}", named.bytes);
+            return Err(FollowError::Wrong { key, why });
         }
         let path = self.path(&named.blake3);
         let file = self.file(named, &path, what).await?;

@@ -21,7 +21,6 @@ impl Replica {
         let follower = Follower {
             store: BundleStore::over(liar),
             data_dir: machine.path(),
-            most: crate::data::bundle::MOST_BYTES,
             snapshots: machine.snapshots.clone(),
             details: machine.details.clone(),
             trusted: trusted.clone(),

@@ -152,8 +152,6 @@ fn what_is_wrong_names_the_object_and_what_helps() {
         of(&wrong())
             .starts_with("delta/x.gsb in the object store is not what the head names: its hash is another one; ")
     );
-    let large = FollowError::TooLarge { key: "full/x.gsb".to_owned(), bytes: 9, most: 5 };
-    assert_eq!(of(&large), large.to_string());
     let error =
         BundleError::NeedsBase { needed: crate::data::snapshot::content::SnapshotId::parse(&"1".repeat(32)).unwrap() };
     let text = misfit("delta/x.gsb", &error);
