@@ -23,7 +23,6 @@ use crate::data::bundle::Counts;
 use crate::data::cache::Cache;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::SnapshotPointer;
-use crate::data::snapshots::KnownDetails;
 use crate::data::store::{DetailRecord, DetailState, Store, StoreError};
 
 use crate::tasks::blocking;
@@ -287,8 +286,9 @@ impl Details {
     }
 }
 
-impl KnownDetails for Details {
-    fn forget_vanished(&self) -> Result<(), StoreError> {
+impl Details {
+    /// Forgets the details of listings that no kept snapshot has, in memory and in the store.
+    pub fn forget_vanished(&self) -> Result<(), StoreError> {
         let vanished = self.0.store.forget_vanished()?;
         let waiting = self.0.arrivals.hold();
         let newest = self.0.newest.get();
@@ -304,7 +304,8 @@ impl KnownDetails for Details {
         Ok(())
     }
 
-    fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError> {
+    /// Reads these details from the store again: an import brought them, and is not visible yet.
+    pub(crate) fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError> {
         for some in ids.chunks(index::PIECE) {
             let known = self.0.store.detail_metas_of(some)?;
             let waiting = self.0.arrivals.hold();

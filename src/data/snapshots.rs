@@ -63,7 +63,7 @@ use crate::protocol::freshness;
 use crate::telemetry::findings::{Finding, Kind};
 use crate::words::short;
 
-pub use import::{Imported, KnownDetails};
+pub use import::Imported;
 pub(crate) use import::{ORIGIN, SIZES};
 
 use changes::Feed;

@@ -15,7 +15,7 @@ use super::part::PartKind;
 use super::parts::{self, PartReader, PartSeal, UnpackedPart};
 use super::records::Records;
 use super::{BundleError, FORMAT, MAX_TEXT, Progress};
-use crate::api::hash::{ContentHash, Digest};
+use crate::api::hash::Digest;
 use crate::api::listing::{DetailState, ListingId, Summary};
 use crate::api::page::Envelope;
 use crate::api::taxonomy;
@@ -38,15 +38,6 @@ pub struct Detail {
     pub last_modified: Option<String>,
 }
 
-/// A detail of a bundle without its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DetailHash {
-    pub id: ListingId,
-    pub state: DetailState,
-    /// Hash of the body without volatile values, as in the store; for a gone one the hash of an empty body.
-    pub hash: ContentHash,
-}
-
 /// A bundle whose every part is verified.
 #[derive(Debug)]
 pub struct Bundle {
@@ -56,7 +47,8 @@ pub struct Bundle {
     file_hash: blake3::Hash,
     carried: Carried,
     evidence: Evidence,
-    details: Vec<DetailHash>,
+    /// The listings of its details, ascending.
+    details: Vec<ListingId>,
     /// The parts of details: bodies, and validators.
     pub(super) parts: [Vec<PartSeal>; 2],
 }
@@ -175,8 +167,8 @@ impl Bundle {
         self.manifest.meta(published_ms)
     }
 
-    /// The details, in ascending id order.
-    pub fn detail_hashes(&self) -> &[DetailHash] {
+    /// The listings whose details are in it, ascending.
+    pub fn detail_ids(&self) -> &[ListingId] {
         &self.details
     }
 
@@ -206,9 +198,9 @@ impl Bundle {
             taxonomy::terms(text).map_err(|error| lead_astray(&"an index of terms", &error))?;
         }
         let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
-        match self.details.iter().find(|detail| !ids.contains(&detail.id)) {
+        match self.details.iter().find(|id| !ids.contains(id)) {
             None => Ok(content),
-            Some(detail) => Err(lead_astray(&"only details of its listings", &format!("one of listing {}", detail.id))),
+            Some(id) => Err(lead_astray(&"only details of its listings", &format!("one of listing {id}"))),
         }
     }
 
@@ -394,23 +386,20 @@ fn read_details<R: Read>(
     parts: &mut PartReader<'_, R>,
     manifest: &Manifest,
     listed: &[ListingId],
-) -> Result<(Vec<DetailHash>, Vec<PartSeal>), BundleError> {
-    let (mut details, mut counts): (Vec<DetailHash>, Counts) = Default::default();
+) -> Result<(Vec<ListingId>, Vec<PartSeal>), BundleError> {
+    let (mut details, mut counts): (Vec<ListingId>, Counts) = Default::default();
     let seals = parts.each(PartKind::Details, |part, records| {
         let body = records.body()?;
-        let (id, state, text) = (body.id, body.state, body.check().map_err(|wrong| part.malformed(wrong))?);
-        if details.last().is_some_and(|last| last.id >= id) {
+        let id = body.id;
+        body.check().map_err(|wrong| part.malformed(wrong))?;
+        if details.last().is_some_and(|last| *last >= id) {
             return Err(part.malformed(format!("the detail of listing {id} is out of order")));
         }
         if manifest.base.is_none() && listed.binary_search(&id).is_err() {
             return Err(part.malformed(format!("listing {id} is not in the snapshot")));
         }
-        counts.add(state);
-        let hash = match state {
-            DetailState::Present => manifest.volatile.hash(text),
-            DetailState::Gone => ContentHash::default(),
-        };
-        details.push(DetailHash { id, state, hash });
+        counts.add(body.state);
+        details.push(id);
         Ok(())
     })?;
     agree("details", manifest.details.present, counts.present)?;
@@ -420,9 +409,9 @@ fn read_details<R: Read>(
 
 fn read_validators<R: Read>(
     parts: &mut PartReader<'_, R>,
-    details: &[DetailHash],
+    details: &[ListingId],
 ) -> Result<Vec<PartSeal>, BundleError> {
-    let mut ids = details.iter().map(|detail| detail.id);
+    let mut ids = details.iter().copied();
     let seals = parts.each(PartKind::Validators, |part, records| match records.validators()?.id {
         id if ids.next() == Some(id) => Ok(()),
         id => Err(part.malformed(format!("the validators of listing {id} are out of order"))),

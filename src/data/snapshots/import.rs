@@ -24,6 +24,7 @@ use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::WallTime;
 use crate::data::bundle::signature::Opened;
+use crate::data::details::Details;
 use crate::data::bundle::{Bundle, BundleError, Detail, Manifest};
 use crate::data::snapshot::content::{Content, SnapshotId};
 use crate::data::snapshot::dataset::Dataset;
@@ -36,15 +37,6 @@ use crate::data::store::{
     Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, MarkAt, States, StoreError, VERDICTS, WrittenAlong,
 };
 use crate::protocol::excerpt::Excerpt;
-
-/// What a server knows in memory of the stored details. It follows an import before that shows.
-pub trait KnownDetails {
-    /// Reads these details from the store again: an import brought them.
-    fn look_again(&self, ids: &[ListingId]) -> Result<(), StoreError>;
-
-    /// Forgets the details of listings that no kept snapshot has, in memory and in the store.
-    fn forget_vanished(&self) -> Result<(), StoreError>;
-}
 
 /// The party that vouches for the bundles of an import, and what follows from it.
 pub(crate) enum Trust {
@@ -105,7 +97,7 @@ fn plan(
 }
 
 fn summaries_of_details(bundle: &Bundle, content: &Content) -> SummaryHashes {
-    let wanted: HashSet<ListingId, RandomState> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
+    let wanted: HashSet<ListingId, RandomState> = bundle.detail_ids().iter().copied().collect();
     let summaries = content.summaries.iter().filter(|summary| wanted.contains(&summary.id));
     summaries.map(|summary| (summary.id, summary.hash)).collect()
 }
@@ -126,7 +118,7 @@ impl Snapshots {
         &self,
         opened: Opened,
         allow_older: bool,
-        details: &dyn KnownDetails,
+        details: &Details,
     ) -> Result<ImportOutcome, SnapshotsError> {
         let signed_by = opened.voucher.signed_by().map(|key| key.to_string());
         if signed_by.is_none() && self.store().state(SIGNED)?.is_some() {
@@ -150,7 +142,7 @@ impl Snapshots {
         &self,
         steps: &[Opened],
         trust: &Trust,
-        details: &dyn KnownDetails,
+        details: &Details,
     ) -> Result<Imported, SnapshotsError> {
         self.mend()?;
         let imported = match self.try_import(steps, trust, details) {
@@ -185,12 +177,7 @@ impl Snapshots {
         Ok(())
     }
 
-    fn try_import(
-        &self,
-        steps: &[Opened],
-        trust: &Trust,
-        known: &dyn KnownDetails,
-    ) -> Result<Imported, SnapshotsError> {
+    fn try_import(&self, steps: &[Opened], trust: &Trust, known: &Details) -> Result<Imported, SnapshotsError> {
         let Some(Opened { bundle: first, .. }) = steps.first() else { return Err(SnapshotsError::Moved) };
         let followed = trust.followed();
         let base = match (first.base(), followed) {
@@ -230,8 +217,7 @@ impl Snapshots {
         let details_bytes = steps.iter().map(length).sum::<io::Result<u64>>().map_err(unreadable)?;
         let committed = || {
             for Opened { bundle, .. } in steps {
-                let ids: Vec<ListingId> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
-                if let Err(error) = known.look_again(&ids) {
+                if let Err(error) = known.look_again(bundle.detail_ids()) {
                     tracing::error!(%error, "the imported details become visible only after a restart");
                 }
             }
@@ -409,7 +395,7 @@ impl Snapshots {
         let counted = confirmed_ms.min(now);
         let kept = self.0.store.state(HIGHEST)?;
         let kept = kept.and_then(|text| String::from_utf8(text).ok()?.parse::<i64>().ok());
-        // Older versions of this program kept no record; without an origin all data was imported.
+        // A repair may have lost the record; without an origin all data was imported.
         let imported = || self.view().kept.iter().map(|kept| kept.meta.confirmed_ms).max();
         let highest = kept.or_else(|| imported().filter(|_| !self.0.policy.has_origin)).map(|highest| highest.min(now));
         match highest {

@@ -14,7 +14,6 @@ use crate::data::snapshot::dataset::Dataset;
 
 use super::agenda::Agenda;
 use super::retries::Retries;
-use crate::data::snapshots::KnownDetails as _;
 use crate::mirror::MirrorContext;
 use crate::mirror::copies::CopyError;
 use crate::origin::client::Asker;

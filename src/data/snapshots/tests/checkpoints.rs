@@ -8,6 +8,8 @@ use imports::detail;
 use super::*;
 use crate::data::bundle::signature::{Opened, Voucher};
 use crate::data::bundle::{Bundle, Counts};
+use crate::data::cache::Cache;
+use crate::data::details::Details;
 use crate::data::snapshot::journal::Journal;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshots::export::{Exported, Unsent};
@@ -117,20 +119,7 @@ fn opened(file: &File) -> Opened {
 }
 
 fn details(Opened { bundle, .. }: &Opened) -> Vec<u64> {
-    bundle.detail_hashes().iter().map(|detail| detail.id.0).collect()
-}
-
-/// A server without details in memory.
-struct NoDetails<'a>(&'a Rig);
-
-impl KnownDetails for NoDetails<'_> {
-    fn look_again(&self, _: &[ListingId]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn forget_vanished(&self) -> Result<(), StoreError> {
-        self.0.snapshots.store().forget_vanished().map(drop)
-    }
+    bundle.detail_ids().iter().map(|id| id.0).collect()
 }
 
 /// Takes bundles as a replica does, with the publisher's journal.
@@ -143,7 +132,9 @@ fn take(rig: &Rig, publisher: &Rig, steps: &[&Opened]) {
         confirmed_ms: 1,
         journal: Some(publisher.snapshots.journal().entries().cloned().collect()),
     };
-    rig.snapshots.import(&steps, &Trust::Publisher(followed), &NoDetails(rig)).unwrap();
+    let newest = rig.snapshots.newest().clone();
+    let details = Details::open(rig.snapshots.store().clone(), Cache::new(1 << 20), newest).unwrap();
+    rig.snapshots.import(&steps, &Trust::Publisher(followed), &details).unwrap();
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn what_is_imported_is_compared_with_the_latest_that_ever_was() {
     refused(&rig, now - 1);
     import(&rig.snapshots, &[8], Clock::system().now_wall().as_millis(), &[]).unwrap();
     import(&rig.snapshots, &[9], now + 86_400_000, &[]).unwrap();
-    // Snapshots of a program that kept no record count as imported where there is no origin.
+    // Where the record is lost, the kept snapshots count as imported if there is no origin.
     rig.snapshots.store().remove_state("import/highest").unwrap();
     refused(&rig, 300);
 }
