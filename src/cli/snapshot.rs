@@ -5,8 +5,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use http::Method;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, WallTime};
@@ -44,6 +46,7 @@ pub(super) struct Snapshot {
 #[derive(Debug, Args)]
 struct One {
     /// Snapshot id, or its first characters
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     id: String,
     #[command(flatten)]
     server: ServerArgs,
@@ -79,12 +82,6 @@ enum Command {
 
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
-    #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows the kept ones")]
-    Unknown(String),
-    #[error("the id is empty; `grandstand snapshot list` shows the ids")]
-    Nameless,
-    #[error("{0} matches several kept snapshots ({1}); give more characters")]
-    Ambiguous(String, String),
     #[error("no snapshot is held back")]
     NothingHeld,
     #[error(
@@ -98,12 +95,12 @@ impl Snapshot {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let all = |named: &ServerArgs, action| perform(&server(named)?, &action);
         let on = |One { id, server: named }: &One, action: fn(String) -> Action| {
-            let server = server(named)?;
-            perform(&server, &action(resolve(&server, id)?))
+            perform(&server(named)?, &action(utf8_percent_encode(id, NON_ALPHANUMERIC).to_string()))
         };
         let told = match &self.command {
             Command::List(named) => {
-                self.print_list(&list(&server(named)?)?, Clock::system().now_wall())?;
+                let list = server(named)?.json(Method::GET, &Action::List.path())?;
+                self.print_list(&list, Clock::system().now_wall())?;
                 return Ok(ExitCode::SUCCESS);
             }
             Command::Accept(named) => return accept(named, self.json),
@@ -168,29 +165,8 @@ fn server(named: &ServerArgs) -> Result<Server, Failure> {
     named.server(&config, &Purpose::Stored)
 }
 
-fn list(server: &Server) -> Result<Value, Failure> {
-    server.json(Method::GET, &Action::List.path())
-}
-
 fn perform(server: &Server, action: &Action) -> Result<Value, Failure> {
     server.json(Method::POST, &action.path())
-}
-
-/// The full id of the only kept snapshot with this prefix.
-fn resolve(server: &Server, beginning: &str) -> Result<String, Failure> {
-    if beginning.is_empty() {
-        return Err(Failure::usage(SnapshotError::Nameless));
-    }
-    let list = list(server)?;
-    let mut ids: Vec<&str> = snapshots_of(&list).filter_map(|one| one["id"].as_str()).collect();
-    ids.retain(|id| id.starts_with(beginning));
-    ids.sort_unstable();
-    ids.dedup();
-    match ids[..] {
-        [id] => Ok(id.to_owned()),
-        [] => Err(SnapshotError::Unknown(beginning.to_owned()).into()),
-        _ => Err(SnapshotError::Ambiguous(beginning.to_owned(), ids.join(", ")).into()),
-    }
 }
 
 fn snapshots_of(list: &Value) -> impl Iterator<Item = &Value> {

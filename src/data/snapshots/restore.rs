@@ -124,9 +124,8 @@ impl Snapshots {
 
     pub(super) fn unknown(&self, id: &str) -> SnapshotsError {
         let current = self.view().current.as_ref().map(|current| format!(" (current: {})", current.dataset.id));
-        let complete = if SnapshotId::parse(id).is_some() { "" } else { "; the complete id is needed here" };
         SnapshotsError::Unknown(format!(
-            "no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones{complete}",
+            "no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones",
             current.unwrap_or_default()
         ))
     }

@@ -17,6 +17,7 @@ use crate::protocol::freshness::is_from_the_future;
 
 use super::{Reply, error, json_reply};
 
+/// A snapshot is named by its id, or by the first characters of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     List,
@@ -60,7 +61,7 @@ impl Action {
         Ok(match self {
             Self::List => list(snapshots, now),
             Self::Rollback(id) => {
-                let RolledBack { served, newest } = snapshots.rollback(id)?;
+                let RolledBack { served, newest } = snapshots.rollback(snapshots.resolve(id)?.as_str())?;
                 json!({ "served": served, "newest": newest, "rolled_back": true })
             }
             Self::Release => {
@@ -78,11 +79,13 @@ impl Action {
                 told
             }
             Self::Pin(id) => {
-                snapshots.pin(id)?;
+                let id = snapshots.resolve(id)?;
+                snapshots.pin(id.as_str())?;
                 json!({ "pinned": id })
             }
             Self::Unpin(id) => {
-                snapshots.unpin(id)?;
+                let id = snapshots.resolve(id)?;
+                snapshots.unpin(id.as_str())?;
                 json!({ "unpinned": id })
             }
             Self::Verify => {

@@ -5,8 +5,6 @@
 /// By the whole expression, by `Variant.index`, or by the name of a field, variable or type.
 const SAMPLES: &[(&str, &str)] = &[
     // Fields of variants without names.
-    ("Ambiguous.0", "9f31"),
-    ("Ambiguous.1", "9f31c2aa, 9f31d07b"),
     ("BadId.0", "-7"),
     ("Broken.0", "Connection reset by peer (os error 104)"),
     ("CaFile.0", "\"/etc/ca.pem\" cannot be read: No such file or directory"),

@@ -44,7 +44,7 @@ async fn goes_through_all(does: impl AsyncFn(&[&str]) -> (i32, String), ids: &[S
         let (code, said) = does(&[action, "xyz"]).await;
         assert!(code == 1 && said.contains("xyz") && said.contains("snapshot list"), "{said}");
         let (code, said) = does(&[action, ""]).await;
-        assert!(code == 64 && said.contains("the id is empty"), "{said}");
+        assert!(code == 64 && said.contains("a value is required"), "{said}");
     }
     let short = shortened(old, ids);
     let said = done(does(&["rollback", short]).await);
