@@ -67,10 +67,9 @@ impl Store {
         if file > SMALL
             && self.may_be_mostly_free(file, measured.as_ref())?
             && measured.insert(self.measure()?).is_worth_compacting(file)
+            && let Err(error) = self.compact()
         {
-            if let Err(error) = self.compact() {
-                tracing::warn!(%error, "the data file was not made smaller; the next publication tries again");
-            }
+            tracing::warn!(%error, "the data file was not made smaller; the next publication tries again");
         }
         Ok(dropped)
     }
