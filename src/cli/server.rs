@@ -122,7 +122,15 @@ impl Server {
     }
 
     pub(super) const fn is_here(&self) -> bool {
-        matches!(self.way, Way::Here(_))
+        self.hosted().is_some()
+    }
+
+    /// The one in this process; `None`: it is in another one.
+    pub(super) const fn hosted(&self) -> Option<&Hosted> {
+        match &self.way {
+            Way::Here(hosted) => Some(hosted),
+            Way::Network | Way::Socket => None,
+        }
     }
 
     /// Ends one in this process; returns whether every detail that arrived is stored.
@@ -226,7 +234,7 @@ impl Server {
             headers.insert(SIGNATURE, HeaderValue::try_from(text)?);
         }
         block_on(async {
-            let (waiting, began) = (spinner("the bundle is imported"), Instant::now());
+            let (waiting, began) = (spinner("the server is importing the bundle"), Instant::now());
             let response = loop {
                 // A clone shares its position with the file: each try begins at its start.
                 let mut again = file.try_clone()?;

@@ -11,7 +11,10 @@ use futures_util::{StreamExt as _, future, stream};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, Details as DetailsMode};
+use crate::data::bundle::signature::Opened;
 use crate::data::details::Details;
+use crate::data::snapshots::SnapshotsError;
+use crate::data::snapshots::import::ImportOutcome;
 
 use super::Server;
 use super::admin::status::Status;
@@ -93,6 +96,13 @@ impl Hosted {
         }
         self.connections.send(theirs).map_err(io::Error::other)?;
         Ok(ours)
+    }
+
+    /// Imports a bundle that was verified, as `POST /bundle` does.
+    pub(crate) fn import(&self, opened: Opened, allow_older: bool) -> Result<ImportOutcome, SnapshotsError> {
+        let Status { snapshots, details, .. } = &*self.status;
+        let (snapshots, details) = snapshots.as_ref().zip(details.as_ref()).ok_or(SnapshotsError::Moved)?;
+        snapshots.import_opened(opened, allow_older, details)
     }
 
     /// Ends it; returns whether every detail that arrived is stored.

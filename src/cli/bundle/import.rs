@@ -1,7 +1,7 @@
 //! `grandstand bundle import`: a bundle's snapshot becomes the newest one.
 //!
-//! The signature is verified here, and again with everything else by the server, in whichever process it runs. Callers:
-//! [`super`].
+//! Everything is verified before the first change: by a running server, or here before a data directory is opened, made or
+//! repaired. Callers: [`super`].
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{LogConfig, LogLevel};
 use crate::data::bundle::Manifest;
-use crate::data::bundle::signature::{Voucher, text_beside};
+use crate::data::bundle::signature::{Opened, Voucher, text_beside};
 use crate::data::snapshots::import::ImportOutcome;
 use crate::protocol::freshness::{age_seconds, is_from_the_future};
 use crate::server::hosted::Purpose;
@@ -53,10 +53,22 @@ impl Import {
         start_log(LogConfig { level: LogLevel::Error, ..config.log })?;
         let unread = UnreadBundle::of(&self.file, &config)?;
         let path = unread.path.clone();
-        let (file, voucher) = unread.vouched()?;
+        let (file, voucher, bundle) = if self.server.running()?.is_some() {
+            let (file, voucher) = unread.vouched()?;
+            (file, voucher, None)
+        } else {
+            let Opened { file, bundle, voucher } = unread.open()?;
+            (file, voucher, Some(bundle))
+        };
         let server = self.server.server(&config, &Purpose::Import)?;
         let place = if server.is_here() { server.admin.clone() } else { format!("the server at {}", server.admin) };
-        let outcome = self.upload(&server, &path, &file);
+        let outcome = match (server.hosted(), bundle) {
+            (Some(hosted), Some(bundle)) => {
+                let opened = Opened { file, bundle, voucher: voucher.clone() };
+                hosted.import(opened, self.allow_older).map_err(|error| not_done(&path, "imported")(error.into()))
+            }
+            _ => self.upload(&server, &path, &file),
+        };
         server.close();
         let outcome = outcome?;
         let ImportOutcome { imported, manifest, signed_by } = &outcome;
