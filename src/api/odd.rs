@@ -397,7 +397,7 @@ mod tests {
     use proptest::prelude::*;
     #[test]
     fn a_parameter_with_many_values_is_refused_and_not_compared_with_each_other() {
-        let query = |values: usize| (0..values).map(|n| format!("page=a{n}&")).collect::<String>();
+        let query = |values: usize| (0..values).map(|n| format!("page=a{n}")).collect::<Vec<_>>().join("&");
         assert!(OddQuery::read(&query(MOST_VALUES)).is_some());
         assert!(OddQuery::read(&query(MOST_VALUES + 1)).is_none());
         assert!(Parameters::parse(&query(MOST_VALUES + 1)).is_err());
