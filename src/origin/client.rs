@@ -79,9 +79,9 @@ pub struct OriginClient {
     stamps: StampWatch,
     room: Room,
     longest_pause: Arc<AtomicU64>,
-    /// Requests of clients that may be on the wire, each with a connection of its own: those whose answers are read whole.
+    /// Requests of clients that may be on the wire; each may have a connection of its own.
     on_the_wire: FairSemaphore,
-    /// The same for answers that are streamed, which end when their readers want.
+    /// Those of them whose answers are streamed, and end when their readers want.
     streams: FairSemaphore,
     name: Pseudonym,
 }
@@ -93,14 +93,20 @@ pub(super) struct Answered<T> {
     pub asked: WallTime,
     pub received: WallTime,
     /// Its place on the wire, until its body has ended.
-    pub place: Option<FairPermit>,
+    pub place: Option<Place>,
 }
 
-/// So many at once, and half of them for one household. One half is for answers that are read whole, the other for streams:
-/// whoever reads slowly takes no place from those who ask for what all ask for.
+/// A place on the wire for the request of a client, and one among the streams if its answer is one.
+#[derive(Debug)]
+pub(super) struct Place {
+    _on_the_wire: FairPermit,
+    _stream: Option<FairPermit>,
+}
+
+/// So many at once, and half of them for one household. Streams have three quarters of them: whoever reads slowly leaves a
+/// quarter to those who ask for what is read whole.
 fn places(all: usize) -> [FairSemaphore; 2] {
-    let half = (all / 2).max(1);
-    [(); 2].map(|()| FairSemaphore::new(half, (half / 2).max(1)))
+    [all, all - all / 4].map(|places| FairSemaphore::new(places, (all / 2).max(1)))
 }
 
 impl OriginClient {
@@ -309,7 +315,7 @@ impl OriginClient {
         }
         let fetch = || self.transport.fetch(method, url.clone(), fields.clone());
         let Answered { answer: arrival, asked, received, place: _place } =
-            self.attempt(method, path, (asker, &self.on_the_wire), fetch, |arrival| arrival.status).await?;
+            self.attempt(method, path, (asker, false), fetch, |arrival| arrival.status).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let status = as_understood(status);
         let date = headers.get(DATE).and_then(|date| http_date(date.as_bytes(), received));
@@ -352,17 +358,12 @@ impl OriginClient {
         Ok((status, Answer { status, headers, body, stamps, asked, received, lag_ms, room: Arc::new(held) }))
     }
 
-    /// The places of answers that are streamed.
-    pub(super) const fn streams(&self) -> &FairSemaphore {
-        &self.streams
-    }
-
-    /// Sends a request for `path`, again where that is safe, until the head of an answer arrives. It takes one of `places`.
+    /// Sends a request for `path`, again where that is safe, until the head of an answer arrives.
     pub(super) async fn attempt<T, F>(
         &self,
         method: &Method,
         path: &str,
-        (asker, places): (&Asker, &FairSemaphore),
+        (asker, is_streamed): (&Asker, bool),
         send: impl Fn() -> F,
         status_of: impl Fn(&T) -> u16,
     ) -> Result<Answered<T>, AskError>
@@ -381,7 +382,7 @@ impl OriginClient {
             // Who finds no place on the wire gives the slot back.
             let permit = permit.unsent();
             // After the slot: the owner of a place waits for no slot, so this wait ends.
-            let place = self.place(asker, places, came).await?;
+            let place = self.place(asker, is_streamed, came).await?;
             let permit = permit.sent();
             self.status.sent(class);
             let (asked, began) = (self.clock.now_wall(), self.clock.now_mono());
@@ -402,15 +403,19 @@ impl OriginClient {
     }
 
     /// A place on the wire for a client that came then; the mirror's own requests are few and need none.
-    async fn place(&self, asker: &Asker, places: &FairSemaphore, came: Monotonic) -> Result<Option<FairPermit>, Spent> {
+    async fn place(&self, asker: &Asker, is_streamed: bool, came: Monotonic) -> Result<Option<Place>, Spent> {
         if asker.class != Class::Client {
             return Ok(None);
         }
         let household = asker.client.map(|client| self.budget.household(client));
         let patience = if asker.spare { Duration::ZERO } else { asker.patience.unwrap_or(self.config.timeout) };
         let left = patience.saturating_sub(self.clock.now_mono().since(came));
-        let taking = tokio::time::timeout(left, places.take(household, 1));
-        taking.await.ok().and_then(Result::ok).map(Some).ok_or(Spent::soon())
+        let taking = async {
+            let stream = if is_streamed { Some(self.streams.take(household, 1).await.ok()?) } else { None };
+            Some(Place { _on_the_wire: self.on_the_wire.take(household, 1).await.ok()?, _stream: stream })
+        };
+        let taken = tokio::time::timeout(left, taking).await.ok().flatten();
+        taken.map(Some).ok_or(Spent::soon())
     }
 
     /// `is_ours`: as in [`Witness`].

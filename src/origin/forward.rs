@@ -14,9 +14,8 @@ use hyper::body::{Body as _, Incoming};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::protocol::caching::{Vary, is_bare};
 use crate::protocol::freshness;
-use crate::tasks::fair::FairPermit;
 
-use super::client::{Answered, AskError, Asker, OriginClient};
+use super::client::{Answered, AskError, Asker, OriginClient, Place};
 use super::wire::{Listener, Wire};
 
 /// An answer must end within so many times the time for one step.
@@ -72,7 +71,7 @@ pub struct Pieces {
     step: Duration,
     deadline: Monotonic,
     clock: Clock,
-    _place: Option<FairPermit>,
+    _place: Option<Place>,
 }
 
 impl Pieces {
@@ -131,9 +130,7 @@ impl Forwarder {
         let exchange = || self.wire.exchange(request.clone(), interim.clone());
         let answered = self
             .origin
-            .attempt(&sending.method, &path, (&sending.asker, self.origin.streams()), exchange, |answer| {
-                answer.status().as_u16()
-            })
+            .attempt(&sending.method, &path, (&sending.asker, true), exchange, |answer| answer.status().as_u16())
             .await;
         let failed = |error: &AskError| self.origin.failed(error, self.origin.witness(&sending.asker, false));
         let answered = answered.map_err(|error| self.origin.named(error));
