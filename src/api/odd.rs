@@ -395,6 +395,7 @@ mod tests {
     use super::*;
     use crate::api::query::Parameters;
     use proptest::prelude::*;
+
     #[test]
     fn a_parameter_with_many_values_is_refused_and_not_compared_with_each_other() {
         let query = |values: usize| (0..values).map(|n| format!("page=a{n}")).collect::<Vec<_>>().join("&");

@@ -15,6 +15,7 @@ use memchr::memmem;
 use parking_lot::Mutex;
 use url::Url;
 
+use crate::api::route::Route;
 use crate::clock::WallTime;
 use crate::protocol::caching::{ResponseDirectives, is_about, validating_date};
 use crate::protocol::excerpt::{self, Excerpt};
@@ -176,6 +177,11 @@ pub(super) const fn is_refusal(status: u16) -> bool {
 /// Whether the status of an answer to an open case is about us, about how often we ask, or a failure.
 pub(super) const fn is_about_us(status: u16) -> bool {
     matches!(status, 401 | 403 | 406 | 407 | 421 | 429 | 451 | 500..)
+}
+
+/// Whether a redirect leads from one listing's detail to that of another, which would be taken for it.
+pub(super) fn is_another_detail(path: &str, to: &str) -> bool {
+    matches!([path, to].map(Route::of), [Route::Detail(asked), Route::Detail(given)] if asked != given)
 }
 
 /// A status as this program understands it: 203 is a 200 that a proxy has changed (RFC 9110 §15.3.4), and so is a 2xx that

@@ -13,7 +13,6 @@ use http::header::{AGE, DATE, LOCATION};
 use http::{Method, Version};
 use url::Url;
 
-use crate::api::route::Route;
 use crate::clock::backoff::{Jitter, doubled};
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::protocol::freshness::{self, Stamps};
@@ -21,7 +20,7 @@ use crate::protocol::grammar::http_date;
 use crate::protocol::hops::Pseudonym;
 use crate::tasks::fair::{FairPermit, FairSemaphore};
 
-use super::ask::{as_understood, is_about_us, is_refusal, judge, question, without_mark};
+use super::ask::{as_understood, is_about_us, is_another_detail, is_refusal, judge, question, without_mark};
 use super::body_memory::{Held, Room};
 use super::budget::{Budget, Spent};
 use super::generated_at::StampWatch;
@@ -475,11 +474,6 @@ impl OriginClient {
     pub fn judged(&self, error: Option<&AskError>) {
         self.status.judged(error, self.clock.now_wall());
     }
-}
-
-/// Whether a redirect leads from one listing's detail to that of another, which would be taken for it.
-fn is_another_detail(path: &str, to: &str) -> bool {
-    matches!([path, to].map(Route::of), [Route::Detail(asked), Route::Detail(given)] if asked != given)
 }
 
 #[derive(Debug, Default)]

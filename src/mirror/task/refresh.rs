@@ -156,7 +156,7 @@ impl Mirror {
         let Some(newest) = self.newest() else { return Ok(Next::Stay(OriginState::Crawling)) };
         let started_ms = self.clock.now_wall().as_millis();
         if let Some(held) = self.shrink.held.clone()
-            && self.refresh_held(held).await?
+            && Box::pin(self.refresh_held(held)).await?
         {
             return Ok(Next::Stay(OriginState::Changed));
         }
