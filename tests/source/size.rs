@@ -24,7 +24,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("lib", 19),
     ("main", 6),
     ("mirror", 6_113),
-    ("origin", 3_844),
+    ("origin", 3_897),
     ("protocol", 2_226),
     ("server", 4_266),
     ("tasks", 313),

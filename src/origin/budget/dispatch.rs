@@ -69,18 +69,26 @@ impl DispatcherState {
         }
     }
 
-    /// A place at the end of the queue.
+    /// A place at the end of the queue. A read makes others late if it goes before them, or shows an overload: they are told
+    /// at once.
     fn enter(&mut self, waiting: Waiting, told: oneshot::Sender<Call>, now: Monotonic) -> Result<u64, Spent> {
         let is_awaited = waiting.class == Class::Client && waiting.wanted.is_none();
         if let Some(household) = waiting.client.filter(|_| is_awaited) {
             self.state.households.asked(household, now);
         }
-        if let Some(spent) = self.state.refusal(&waiting, now) {
-            return Err(spent);
+        let entered = match self.state.refusal(&waiting, now) {
+            Some(spent) => Err(spent),
+            None => Ok(self.state.queue.push(waiting)),
+        };
+        if let Ok(ticket) = entered {
+            self.calls.insert(ticket, told);
         }
-        let ticket = self.state.queue.push(waiting);
-        self.calls.insert(ticket, told);
-        Ok(ticket)
+        // The loop ends: each round removes a request from the queue.
+        while is_awaited && let Some((late, spent)) = self.state.late(now) {
+            self.state.queue.remove(late);
+            self.said.push((self.calls.remove(&late), Err(spent)));
+        }
+        entered
     }
 }
 

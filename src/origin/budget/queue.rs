@@ -128,6 +128,20 @@ impl Queue {
         first.min().map(|(_, ticket)| ticket)
     }
 
+    /// The awaited reads as they have their turns, if no other comes: one of each household in each round.
+    pub(super) fn awaited_in_turn(&self) -> Vec<u64> {
+        let households = self.awaited.iter();
+        let mut households: Vec<_> =
+            households.map(|(client, reads)| (self.last_turn(*client), reads.first().copied(), reads)).collect();
+        households.sort_unstable_by_key(|(turn, first, _)| (*turn, *first));
+        let rounds = |(place, (.., reads)): (usize, &(u64, Option<u64>, &BTreeSet<u64>))| {
+            reads.iter().enumerate().map(|(round, ticket)| (round, place, *ticket)).collect::<Vec<_>>()
+        };
+        let mut order: Vec<_> = households.iter().enumerate().flat_map(rounds).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(.., ticket)| ticket).collect()
+    }
+
     /// How many awaited reads have their turn before a further one of a household.
     pub(super) fn before(&self, client: Option<IpAddr>) -> usize {
         let own = self.awaited.get(&client);
@@ -140,10 +154,12 @@ impl Queue {
         self.awaited.iter().map(before).sum()
     }
 
-    /// The read that is worth most, of those that no client waits for; the oldest of several.
-    pub(super) fn most_wanted(&self, now: Monotonic) -> Option<u64> {
+    /// The read that is worth most, of those that no client waits for; the oldest of several. `is_refused`: of those that
+    /// clients were refused.
+    pub(super) fn most_wanted(&self, is_refused: bool, now: Monotonic) -> Option<u64> {
         let wanted =
             self.wanted.iter().filter_map(|ticket| Some((*ticket, self.waiting.get(ticket)?.wanted.as_ref()?)));
+        let wanted = wanted.filter(|(_, wanted)| wanted.is_refused || !is_refused);
         let most = wanted.max_by_key(|(ticket, wanted)| (wanted.worth(now), Reverse(*ticket)));
         most.map(|(ticket, _)| ticket)
     }
@@ -180,6 +196,11 @@ impl Queue {
             }
         };
         all >= most || own >= MOST_OF_ONE
+    }
+
+    /// Whose request it is, and when its patience ends; `None`: never, or it has left.
+    pub(super) fn patience(&self, ticket: u64) -> Option<(Option<IpAddr>, Monotonic)> {
+        self.waiting.get(&ticket).and_then(|one| Some((one.client, one.until?)))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -232,8 +253,12 @@ mod tests {
             assert!(queue.served.len() as u64 <= 2 * MOST_TURNS);
         }
         let first = queue.push(read(30_000 - MOST_TURNS as u32));
-        queue.push(read(29_999));
-        assert_eq!(queue.first_awaited(|_| true), Some(first), "the latest stay");
+        let other = queue.push(read(29_999));
+        assert_eq!(
+            (queue.first_awaited(|_| true), queue.awaited_in_turn()),
+            (Some(first), vec![first, other]),
+            "the latest stay"
+        );
     }
 
     proptest! {
@@ -257,7 +282,7 @@ mod tests {
             }
             let before = queue.before(Some(address(*last)));
             let new = queue.push(read(*last));
-            let mut order = Vec::new();
+            let (foretold, mut order) = (queue.awaited_in_turn(), Vec::new());
             prop_assert_eq!(queue.awaited(), queue.len());
             while let Some(ticket) = queue.first_awaited(|_| true) {
                 let client = queue.remove(ticket).unwrap().client.unwrap();
@@ -265,6 +290,7 @@ mod tests {
                 order.push(ticket);
             }
             prop_assert_eq!(order.iter().position(|ticket| *ticket == new), Some(before));
+            prop_assert_eq!(&order, &foretold);
             prop_assert_eq!(queue.len(), 0);
         }
     }
@@ -278,15 +304,15 @@ mod tests {
                 .map(|one| queue.push(one))
                 .collect();
         assert_eq!(queue.behind(), 4);
-        assert_eq!(queue.most_wanted(NOW), Some(tickets[1]));
+        assert_eq!((queue.most_wanted(false, NOW), queue.most_wanted(true, NOW)), (Some(tickets[1]), Some(tickets[3])));
         (0..9).for_each(|_| queue.vote(tickets[4], address(0)));
         assert_eq!(queue.behind(), 4, "a household counts once, however often it asks");
         (1..20).for_each(|household| queue.vote(tickets[4], address(household)));
-        assert_eq!(queue.most_wanted(NOW), Some(tickets[4]));
+        assert_eq!((queue.most_wanted(false, NOW), queue.most_wanted(true, NOW)), (Some(tickets[4]), Some(tickets[4])));
         (0..1_000).for_each(|household| queue.vote(tickets[0], address(household)));
         assert_eq!(queue.waiting[&tickets[0]].wanted.as_ref().unwrap().households.len(), MOST_HOUSEHOLDS);
         queue.remove(tickets[4]);
         queue.vote(tickets[4], address(1));
-        assert_eq!((queue.len(), queue.most_wanted(NOW)), (4, Some(tickets[0])));
+        assert_eq!((queue.len(), queue.most_wanted(true, NOW)), (4, Some(tickets[3])));
     }
 }

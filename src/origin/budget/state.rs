@@ -5,8 +5,8 @@
 //! crawl, then background checks, at most a tenth, then details evenly paced.
 //!
 //! *Overload* means that in the last minute more than two reads per slot were refused. Then the slots of clients are given
-//! out evenly over time, not all at once; and what several households were refused is read, too, although no client waits
-//! for it.
+//! out evenly over time, not all at once; and what several households were refused goes before other reads of clients, up
+//! to a quarter of the window, although no client waits for it.
 //!
 //! Callers: [`super::dispatch`], which tells those who wait.
 
@@ -37,6 +37,8 @@ const UNLIMITED: usize = usize::MAX / 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Refresh,
+    /// What several households were refused.
+    Refused,
     /// What no client waits for.
     Behind,
     /// What a client waits for.
@@ -47,7 +49,8 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    const ALL: [Self; 6] = [Self::Refresh, Self::Behind, Self::Awaited, Self::Crawl, Self::Background, Self::Details];
+    const ALL: [Self; 7] =
+        [Self::Refresh, Self::Refused, Self::Behind, Self::Awaited, Self::Crawl, Self::Background, Self::Details];
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +76,8 @@ pub(super) struct BudgetState {
     last_client: Option<Monotonic>,
     /// How many reads that no client waits for had their turn since the last one that a client waited for.
     behind_in_a_row: usize,
+    /// Recent turns of what clients were refused.
+    refused_sent: VecDeque<Monotonic>,
     /// When reads were refused last, as many as make an overload.
     refusals: VecDeque<Monotonic>,
     /// What clients took.
@@ -132,9 +137,18 @@ impl BudgetState {
         }
     }
 
-    /// The time between turns of clients under overload: what is left of the window, spread over a minute.
+    /// How many turns there were in the last minute of what clients were refused.
+    fn refused_lately(&mut self, now: Monotonic) -> usize {
+        while self.refused_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
+            self.refused_sent.pop_front();
+        }
+        self.refused_sent.len()
+    }
+
+    /// The time between other turns of clients under overload: what is left of the window, spread over a minute.
     fn client_pace(&mut self, now: Monotonic) -> Duration {
-        pace(self.limit().saturating_sub(self.reserve(now)))
+        let others = self.refused_lately(now) + self.reserve(now);
+        pace(self.limit().saturating_sub(others))
     }
 
     /// When the next client gets its turn, if client reads are spread over time.
@@ -225,7 +239,14 @@ impl BudgetState {
         let is_due = |this: &mut Self| this.client_due_at(now).is_none_or(|due| due <= now);
         match lane {
             Lane::Refresh => self.queue.first_of(Class::Refresh),
-            Lane::Behind if may_client(self) && is_due(self) => self.queue.most_wanted(now),
+            Lane::Refused
+                if self.is_overloaded(now)
+                    && may_client(self)
+                    && self.refused_lately(now) < (self.limit() / 4).max(1) =>
+            {
+                self.queue.most_wanted(true, now)
+            }
+            Lane::Behind if may_client(self) && is_due(self) => self.queue.most_wanted(false, now),
             Lane::Awaited if may_client(self) && is_due(self) => {
                 let left = self.free(now) - kept_free;
                 self.households.expire(now);
@@ -251,6 +272,7 @@ impl BudgetState {
         let chosen = self.queue.remove(ticket)?;
         self.last_lane = Some(lane);
         match lane {
+            Lane::Refused => self.refused_sent.push_back(now),
             Lane::Behind => (self.behind_in_a_row, self.last_client) = (self.behind_in_a_row + 1, Some(now)),
             Lane::Awaited => {
                 (self.behind_in_a_row, self.last_client) = (0, Some(now));
@@ -312,6 +334,21 @@ impl BudgetState {
         is_late.then(|| self.refused(at, now))
     }
 
+    /// An awaited read that has no turn in time any more, because another one has come that goes before it, or because there
+    /// are too many requests now. Only the last ones are looked at: where more wait, a slot comes soon.
+    pub(super) fn late(&mut self, now: Monotonic) -> Option<(u64, Spent)> {
+        const LAST: usize = 64;
+        let order = self.queue.awaited_in_turn();
+        for (before, ticket) in order.into_iter().enumerate().rev().take(LAST) {
+            let Some((client, until)) = self.queue.patience(ticket) else { continue };
+            let at = self.turn_after(before, client, now);
+            if at > until.max(now) {
+                return Some((ticket, self.refused(at, now)));
+            }
+        }
+        None
+    }
+
     /// A request's patience ends; returns its error.
     pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
         match (waiting.class, &waiting.wanted) {
@@ -346,7 +383,8 @@ impl BudgetState {
         let slot = self.window.as_mut().and_then(|window| window.next_free(now));
         let detail = self.detail_due_at().filter(|due| *due > now);
         let client = self.client_due_at(now).filter(|due| *due > now);
+        let refused = self.refused_sent.front().map(|at| at.plus(SPAN)).filter(|until| *until > now);
         let household = self.households.next_change(now);
-        [slot, detail, client, household].into_iter().flatten().min()
+        [slot, detail, client, refused, household].into_iter().flatten().min()
     }
 }
