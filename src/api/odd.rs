@@ -202,7 +202,7 @@ impl Odd {
 
 impl OddQuery {
     /// Reads a raw query of a list. `None`: it is ordinary, or it is refused whatever the origin does: values that are not
-    /// UTF-8, too long, or too many, or two snapshots.
+    /// UTF-8, too long or too many, or two snapshots.
     pub(crate) fn read(raw: &str) -> Option<Self> {
         let (mut rest, mut odds, mut pin) = (ListQuery::default(), Vec::new(), None);
         let given = given(raw)?;
@@ -297,7 +297,8 @@ fn path(given: &[Given], odds: &[Odd]) -> String {
     path
 }
 
-/// The different values of each known parameter, in the order of the canonical query. `None`: some are not UTF-8, or too many.
+/// The different values of each known parameter, in the order of the canonical query. `None`: there are too many, or one is
+/// not UTF-8.
 fn given(raw: &str) -> Option<Vec<Given>> {
     const ORDER: [&str; 7] = ["sport", "state", "city", "modified_since", "page", "per_page", "snapshot"];
     const { assert!(ORDER.len() == KNOWN.len()) };

@@ -47,6 +47,8 @@ const UNHEALTHY: u16 = 503;
 
 /// The HTTP status of a reload whose configuration has mistakes.
 const MISTAKES: u16 = 422;
+
+/// The HTTP status of an action that this use does not have.
 const CONFLICT: u16 = 409;
 
 pub(super) struct Server {

@@ -226,7 +226,7 @@ fn field<'a, T>(fields: &'a [(String, T)], key: Option<&String>) -> Option<&'a T
 /// So many fields of terms are tried: each is compared with all terms.
 const MOST_KEYS: usize = 64;
 
-/// The key that most terms satisfy; the first on a tie. Of the first few.
+/// Of the first few keys the one that most terms satisfy; the first on a tie.
 fn best<'a>(
     keys: impl Iterator<Item = &'a String>,
     score: impl Fn(&'a String) -> usize,

@@ -53,9 +53,8 @@ impl Measured {
 }
 
 impl Store {
-    /// Drops every snapshot that is neither in `keep_seqs` nor current, with the blocks that only they had; returns their
-    /// sequence numbers. Then
-    /// compacts the file if it is more than 2.5 times the live data and compaction can help.
+    /// Drops every snapshot that is neither in `keep_seqs` nor current, with the blocks that only they had, and returns their
+    /// sequence numbers. Then compacts the file if it is more than 2.5 times the live data and compaction can help.
     ///
     /// Later writes reuse freed space, so compaction is rare. It needs room for another copy of the live data, and writers
     /// wait for it; readers do not. A crash during compaction loses nothing. If the collection fails, either everything was

@@ -122,6 +122,23 @@ async fn who_finds_no_place_on_the_wire_gives_the_slot_of_the_budget_back() {
     assert_eq!(free(), all - 1);
 }
 
+/// A quarter of the places is for answers that are read whole.
+#[tokio::test(start_paused = true)]
+async fn streams_that_are_read_slowly_take_no_place_from_what_is_read_whole() {
+    let client = client_over(Arc::new(Silent)).with_most_on_the_wire(8);
+    let place = async |household: u8, is_streamed: bool| {
+        let asker = Asker::client(Some([10, 0, 0, household].into()), Duration::from_secs(1));
+        client.place(&asker, is_streamed, client.now_mono()).await
+    };
+    let mut held = Vec::new();
+    for household in [1, 1, 1, 1, 2, 2] {
+        held.push(place(household, true).await.unwrap());
+    }
+    assert!(place(3, true).await.is_err(), "six of eight are streams");
+    held.push(place(3, false).await.unwrap());
+    assert!(place(1, false).await.is_err(), "a household has half of all");
+}
+
 fn error(status: u16, path: &str, seconds: Option<u64>) -> AskError {
     AskError::Status { status, path: path.to_owned(), retry_after: seconds.map(Duration::from_secs) }
 }
