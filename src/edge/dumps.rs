@@ -43,7 +43,8 @@ pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 /// So many pieces are rendered at the same time, of different households.
 const RENDERED_AT_ONCE: usize = 4;
 
-/// For so many downloads all listings are looked at at the same time, of different households.
+/// For so many downloads all listings are looked at at the same time, of different households; for as many others, all
+/// details.
 const OPENED_AT_ONCE: usize = 2;
 
 /// A household may download so many at once.
@@ -107,6 +108,8 @@ struct DumpsState {
     process: u64,
     rendering: FairSemaphore,
     opening: FairSemaphore,
+    /// For tables of details, whose columns take a second: they hold up no other file.
+    opening_details: FairSemaphore,
     downloads: FairSemaphore,
     coding: FairSemaphore,
     /// Files that are being sent, by name.
@@ -134,6 +137,7 @@ impl Dumps {
             process: RandomState::new().hash_one(()),
             rendering: FairSemaphore::new(RENDERED_AT_ONCE, 1),
             opening: FairSemaphore::new(OPENED_AT_ONCE, 1),
+            opening_details: FairSemaphore::new(OPENED_AT_ONCE, 1),
             downloads: FairSemaphore::new(usize::MAX, MOST_DOWNLOADS),
             coding: FairSemaphore::new(MOST_CODED, MOST_CODED_OF_ONE),
             opened: Mutex::default(),

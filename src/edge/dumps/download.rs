@@ -174,7 +174,8 @@ impl Chosen {
         let Self { published, kind, rows, bom, name, dumps, household, .. } = self;
         let state = dumps.0.clone();
         let download = turn(&state.downloads, household).await?;
-        let turn = turn(&state.opening, household).await?;
+        let opening = if kind == DumpKind::DetailsCsv { &state.opening_details } else { &state.opening };
+        let turn = turn(opening, household).await?;
         blocking(move || {
             let _until_done = turn;
             // Not held while the columns are made: two that open a file at once may both make them, and the later ones

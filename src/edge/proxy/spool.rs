@@ -22,6 +22,9 @@ const WINDOW: u64 = 256 * 1024;
 
 /// The least that a held piece counts, in bytes: its place and its allocation cost as much.
 const SLOT: u64 = 256;
+/// A shorter piece is copied, in bytes: it may hold on to a far larger buffer, which nobody counts. Reads of the wire begin
+/// with half of it.
+const COPIED: usize = 16 << 10;
 
 /// How long, in all, the other readers of a body that is only passed on wait for one.
 const GRACE: Duration = Duration::from_secs(1);
@@ -74,8 +77,7 @@ fn weight(piece: &Bytes) -> u64 {
 impl SpoolState {
     fn push(&mut self, mut piece: Bytes, has_room: bool) {
         self.held += weight(&piece);
-        if piece.len() < SLOT as usize {
-            // It may hold on to the large buffer it came from.
+        if piece.len() < COPIED {
             piece = Bytes::copy_from_slice(&piece);
         }
         self.pieces.push_back((piece, has_room));
@@ -511,6 +513,9 @@ mod tests {
         assert_eq!(all(first).await.unwrap(), b"1".repeat(701));
         assert_eq!(all(second).await.unwrap(), b"1".repeat(1001));
         assert_eq!(all(tap.reader().unwrap()).await.unwrap(), b"1".repeat(1001));
+
+        let (spool, large) = (Spool::new(true, None, room()), Bytes::from(vec![7; COPIED]));
+        assert!(spool.keep(&large.slice(1..)) && large.is_unique(), "a piece holds on to nothing that is not counted");
 
         let spool = Spool::new(true, None, Room::new(1 << 20, 1 << 10).for_streams(None));
         let _reader = spool.tap().reader().unwrap();

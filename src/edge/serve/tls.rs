@@ -22,16 +22,18 @@ use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::ResolvesServerCert;
 use tokio::io::AsyncReadExt as _;
 
+use crate::tasks::at_once;
 use crate::tasks::fair::FairSemaphore;
 
 use super::gate::{Arrival, Gate, PREFACE};
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Handshakes at once; further ones wait, within the deadline. Clients that have not sent their hello do not count.
-const AT_ONCE: usize = 2048;
+/// Hellos that are answered at once; further ones wait, within the deadline. Only the work counts, which takes at most a
+/// millisecond, not the time for which the client is waited for before and after it.
+const AT_ONCE: usize = 32;
 /// The share of one household in it.
-const SHARE: usize = 64;
+const SHARE: usize = 2;
 /// How long a client may take from its hello to the end of the handshake.
 const SECOND_FLIGHT: Duration = Duration::from_secs(3);
 /// The first byte of TLS: a record of the kind "handshake" (RFC 8446 §5.1).
@@ -82,10 +84,12 @@ impl TlsGate {
         }
         hello(&mut tcp).await?;
         let place = self.handshakes.take(self.gate.counts_for(peer), 1).await?;
-        let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
-        let mut stream = handshake.map_err(|_elapsed| "the client stopped during the handshake")??;
-        // The client decides when the preface comes: waiting for it takes no place from other handshakes.
+        let mut handshake = pin!(pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)));
+        // The hello is here and is answered at once: what is left waits for the client.
+        let answered = at_once(&mut handshake).await;
         drop(place);
+        let handshake = if let Some(ended) = answered { ended } else { handshake.await };
+        let mut stream = handshake.map_err(|_elapsed| "the client stopped during the handshake")??;
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Box::new(stream));
         }

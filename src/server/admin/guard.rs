@@ -68,8 +68,8 @@ pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(),
     let lines = |name: &'static str| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
     let text = |name| lines(name).next();
     let is_ours = |origin: &str| {
-        let site = origin.split_once("://").map_or("?", |(_, site)| site);
-        text("host").is_some_and(|host| host.eq_ignore_ascii_case(site))
+        let site = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        text("host").zip(site).is_some_and(|(host, site)| host.eq_ignore_ascii_case(site))
     };
     // An image or a form of another site names no origin. Of several lines, the most foreign one counts.
     if !(lines("origin").all(is_ours) && lines("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none"))) {
@@ -163,6 +163,7 @@ mod tests {
             (&[("host", "[::1]:9090")], Ok(())),
             (&[("host", "127.0.0.1:9090"), ("origin", "https://evil.test")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("origin", "null")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("origin", "evil://127.0.0.1:9090")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "cross-site")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "same-origin")], Ok(())),
             (
