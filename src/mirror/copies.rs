@@ -37,8 +37,8 @@ use super::wording::Wording;
 
 pub(super) use crate::origin::generated_at::DATE_GRAIN_MS;
 
-/// After this time the origin's clock, which counts seconds, has advanced.
-const MOVED_ON: Duration = Duration::from_millis(1100);
+/// The origin's clock, which counts seconds, has advanced by so much more than the grain of its answers.
+const MOVED_ON: Duration = Duration::from_millis(100);
 
 /// Requests on the wire at once.
 const AT_ONCE: usize = 6;
@@ -143,6 +143,8 @@ pub struct Copies {
     judging: Arc<Mutex<()>>,
     /// When an answer was last older than its arrival, in milliseconds of our clock: a cache sits before the origin.
     aged_ms: Arc<AtomicI64>,
+    /// How much later than it says the latest answer may have been made, in milliseconds.
+    grain_ms: Arc<AtomicI64>,
     longest_age: Arc<Mutex<LongestAge>>,
     sent: Arc<AtomicU64>,
     /// How often the disk that fails was tried, and when it is next; `None`: it works.
@@ -158,9 +160,9 @@ impl Copies {
         newest: SnapshotPointer,
     ) -> Self {
         let wording = Arc::new(Wording::new(newest));
-        let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
+        let [aged_ms, grain_ms] = [i64::MIN, DATE_GRAIN_MS].map(|ms| Arc::new(AtomicI64::new(ms)));
         let (judging, longest_age, sent, tries) = Default::default();
-        Self { client, store, volatile, wording, judging, aged_ms, longest_age, sent, tries }
+        Self { client, store, volatile, wording, judging, aged_ms, grain_ms, longest_age, sent, tries }
     }
 
     /// Whether the origin's CDN recently sent copies older than their arrival.
@@ -178,7 +180,9 @@ impl Copies {
     /// How long to wait before reading inconsistent copies again: the lifetime in the CDN if it was seen to send old
     /// copies, else until the origin's clock has advanced.
     pub(super) fn lag(&self) -> Duration {
-        if self.saw_aged() { self.cache_ttl().max(MOVED_ON) } else { MOVED_ON }
+        let grain_ms = self.grain_ms.load(Ordering::Relaxed);
+        let moved_on = MOVED_ON + Duration::from_millis(grain_ms.unsigned_abs());
+        if self.saw_aged() { self.cache_ttl().max(moved_on) } else { moved_on }
     }
 
     /// How long after an answer the copies that were in the origin's CDN then have expired.
@@ -351,6 +355,7 @@ impl Copies {
         let Dated { until_ms, claimed_ms, since_ms: new_since_ms, is_aged } =
             self.client.stamps().date(AnswerClass::of(path), answer, stamped, before);
         self.longest_age.lock().saw(answer.stamps.age.unwrap_or(0), fetched_ms);
+        self.grain_ms.store(answer.grain_ms(), Ordering::Relaxed);
         if is_aged {
             self.aged_ms.store(fetched_ms, Ordering::Relaxed);
         }

@@ -65,7 +65,7 @@ use super::copies::{Copies, CopyError};
 use super::{MirrorContext, pass};
 
 use inconsistent_pages::Contradictions;
-use publish::{ShrinkGuard, changed};
+use publish::{ShrinkGuard, changed, has_missed};
 use refresh::Questions;
 use schedule::{DisagreementCost, Doing, Failure, MirrorStep, Next, Schedule, ScheduleFacts, TaskPurpose, Work};
 use terms::TermEvidence;
@@ -310,9 +310,18 @@ impl Mirror {
         if let Some(newest) = newest.as_ref().filter(|_| self.seen != seen)
             && before.as_ref().is_none_or(|before| before.dataset.id != newest.dataset.id)
         {
-            let (before, after) = (before.clone(), newest.clone());
-            let changed = move || Ok(before.map(|before| changed(&before.dataset, &after.dataset)));
-            let changed = blocking(changed).await.ok().flatten();
+            let (before, after, cache_ttl) = (before.clone(), newest.clone(), self.copies.cache_ttl());
+            let changed = move || {
+                let changed = before.as_ref().map(|before| changed(&before.dataset, &after.dataset));
+                let both = before.zip(changed.as_deref());
+                let has_missed =
+                    both.is_some_and(|(before, changed)| has_missed(&before, &after.dataset, changed, cache_ttl));
+                Ok((changed, has_missed))
+            };
+            let (changed, has_missed) = blocking(changed).await.unwrap_or_default();
+            if has_missed {
+                self.copies.client.stamps().missed_a_change(self.copies.client.now_ms());
+            }
             self.schedule.published(changed, now, ttl);
             has_looked = true;
         }

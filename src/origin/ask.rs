@@ -112,7 +112,7 @@ impl Answer {
 
     /// How much later than the header says the content may have been made, in milliseconds: `Date` and `Age` have whole
     /// seconds, and of an answer with `Age` the time that it took was counted as its age.
-    pub(super) fn grain_ms(&self) -> i64 {
+    pub fn grain_ms(&self) -> i64 {
         let took_ms = self.received.millis_since(self.asked).max(0);
         self.stamps.age.map_or(DATE_GRAIN_MS, |_| 2 * DATE_GRAIN_MS + took_ms)
     }

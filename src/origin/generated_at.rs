@@ -259,10 +259,14 @@ impl StampWatch {
     /// Whether an answer may be an old copy although it does not say so. Where caches say the age of their copies, an
     /// answer without `Age` is none.
     pub fn may_be_silent(&self, answer: &Answer) -> bool {
+        answer.may_be_a_silent_copy() && !self.say_their_age(answer.received.as_millis())
+    }
+
+    /// Whether all caches seen within an hour before this instant say the age of their copies.
+    fn say_their_age(&self, at_ms: i64) -> bool {
         const RECENT_MS: i64 = 3_600_000;
-        let since_ms = answer.received.as_millis().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
-        let say_their_age = (0..RECENT_MS).contains(&since_ms) && !self.has_seen_silent_copies();
-        answer.may_be_a_silent_copy() && !say_their_age
+        let since_ms = at_ms.saturating_sub(self.aged_ms.load(Ordering::Relaxed));
+        (0..RECENT_MS).contains(&since_ms) && !self.has_seen_silent_copies()
     }
 
     /// Whether `Last-Modified` tells two bodies apart, as far as known.
@@ -282,6 +286,15 @@ impl StampWatch {
         if self.silent.certain.fetch_or(1 << class.index(), Ordering::Relaxed) == 0 {
             let (class, cache_ttl_seconds) = (class.as_str(), self.cache_ttl.as_secs());
             tracing::info!(class, cache_ttl_seconds, "a cache in front of the origin sends old copies without Age");
+        }
+    }
+
+    /// A change of the list is older than the instant for which it was confirmed without it, where neither a stamp nor
+    /// `Age` tells: the list was an old copy.
+    pub fn missed_a_change(&self, answered_ms: i64) {
+        let lists = self.known.lock()[AnswerClass::Lists.index()].reading;
+        if lists != Some(StampUse::Used) && !self.say_their_age(answered_ms) {
+            self.saw_silent_copy(AnswerClass::Lists);
         }
     }
 

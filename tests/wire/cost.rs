@@ -1,9 +1,10 @@
 //! What the mirror costs its origin, counted by the origin, in several dialects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use sample_origin::{
-    BeyondLast, EtagStyle, ItemOrder, Origin, Reading, Seen, Switches, TaxonomyShape, TermFields, World,
+    BeyondLast, Cdn, EtagStyle, ItemOrder, Origin, Reading, Seen, Switches, TaxonomyShape, TermFields, World,
 };
 use serde_json::Value;
 
@@ -284,6 +285,7 @@ dialects! {
     keyed_by_slug_with_other_fields_is_cheap: |s| {
         (s.taxonomy_shape, s.field_names) = (TaxonomyShape::Keyed, TermFields::TitleListingsCount);
     };
+    answers_that_say_an_age_of_nothing_are_cheap: |s| s.cdn = Some(Cdn { max_age: Duration::ZERO, nodes: 1 });
     smaller_pages_are_cheap: |s| s.edges.largest_page = 50;
     a_total_that_stops_counting_is_cheap: |s| s.cached_total = Some(200);
     a_total_that_stops_counting_before_the_last_page_is_cheap: |s| s.cached_total = Some(150);

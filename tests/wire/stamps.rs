@@ -2,9 +2,11 @@
 //!
 //! Such a stamp dates nothing. The mirror confirms and follows the origin by `Date`, and `/status` names the stamp.
 
+use std::time::Duration;
+
 use http::Method;
 use jiff::Timestamp;
-use sample_origin::{Cdn, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
+use sample_origin::{Cdn, CopyHeader, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
 use crate::harness::virtually::{self, origin_with};
@@ -112,7 +114,7 @@ async fn a_cdn_whose_nodes_disagree_and_a_standing_stamp_behind_it_delay_nothing
     for (generated, nodes) in [(Generated::default(), 3), (Generated::everywhere(months_ago()), 2)] {
         let stands = nodes == 2;
         let origin = origin_with(230, Switches { generated, ..Switches::default() }).await;
-        origin.set(|switches| switches.cdn = Some(Cdn { max_age: std::time::Duration::from_secs(2), nodes }));
+        origin.set(|switches| switches.cdn = Some(Cdn { max_age: Duration::from_secs(2), nodes }));
         let server = Setup::mirror_of(&origin).set("ttl", "3s").set("origin.cache_ttl", "2s").start().await;
         server.ready().await;
         let id = origin.world(World::ids)[100];
@@ -128,5 +130,36 @@ async fn a_cdn_whose_nodes_disagree_and_a_standing_stamp_behind_it_delay_nothing
         if stands {
             is_confirmed_just_now(&server).await;
         }
+    }
+}
+
+/// A client that goes on from the `generated_at` of a list misses no change.
+#[tokio::test(start_paused = true)]
+async fn once_a_change_came_late_a_list_claims_no_instant_that_a_silent_cache_may_hide() {
+    let generated = Generated::everywhere(months_ago());
+    let origin = origin_with(230, Switches { generated, ..Switches::default() }).await;
+    origin.set(|switches| {
+        switches.cdn = Some(Cdn { max_age: Duration::from_secs(100), nodes: 1 });
+        switches.copy_header = CopyHeader::Silent { updating: false, says_so: false };
+    });
+    let server = Setup::mirror_of(&origin).set("ttl", "200s").set("origin.cache_ttl", "100s").start().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[100];
+    for round in 0..3 {
+        // Just before, so that the cache has a copy.
+        server.refreshed(&origin).await;
+        let before = server.snapshot().await;
+        origin.edit(|world| assert!(world.touch(id)));
+        let modified = server.wall().as_seconds();
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        server.refreshed(&origin).await;
+        assert_eq!(server.snapshot().await, before, "the cache hides it");
+        let stated = server.ok(LIST).await.json()["generated_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
+        assert_eq!(stated.as_second() < modified, round > 0, "in round {round}: {stated}");
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            server.refreshed(&origin).await;
+        }
+        assert_ne!(server.snapshot().await, before, "the copy has expired");
     }
 }

@@ -3,6 +3,7 @@
 //! Callers: [`super`] and its parts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::Venue;
@@ -16,6 +17,7 @@ use crate::data::store::{States, Store, StoreError};
 use crate::origin::status::{HeldBack, OriginStatus, Vanishing};
 use crate::protocol::excerpt;
 
+use super::super::copies::DATE_GRAIN_MS;
 use super::super::pass::{self, Assembled, Beside};
 use super::schedule::{ChangedPart, ContentPart, Flips};
 use super::{DAY_MS, Mirror, MirrorError, blocking};
@@ -298,6 +300,20 @@ pub(super) fn changed(before: &Dataset, after: &Dataset) -> Vec<ChangedPart> {
         (known != next).then_some((ContentPart::Taxonomy(kind), known, next))
     });
     listings.take(Flips::MOST).chain(taxonomies).collect()
+}
+
+/// Whether a listing that changed was modified before the instant for which `before` was confirmed without that, and so
+/// little before it that a cache may have hidden it.
+pub(super) fn has_missed(before: &Snapshot, after: &Dataset, changed: &[ChangedPart], cache_ttl: Duration) -> bool {
+    let most_ms = i64::try_from(cache_ttl.as_millis()).unwrap_or(i64::MAX);
+    // Clocks differ a little, and what is modified shows a little later.
+    let hidden_ms = (most_ms / 10).max(3 * DATE_GRAIN_MS)..=most_ms;
+    let modified = changed.iter().filter_map(|(part, ..)| match part {
+        ContentPart::Listing(id) => after.modified_of(*id),
+        ContentPart::Taxonomy(_) => None,
+    });
+    let confirmed_ms = before.meta.confirmed_ms;
+    modified.map(|nanos| confirmed_ms.saturating_sub(nanos / 1_000_000)).any(|ago_ms| hidden_ms.contains(&ago_ms))
 }
 
 /// Removes unused copies: pages beyond the last but one, and probes of earlier snapshots.
