@@ -233,7 +233,7 @@ impl Picture {
         });
         let broken = self.broken.first_key_value().map(|(page, _)| {
             let many = counted(self.broken.values().sum::<usize>() as u64, "listing");
-            let text = format!("{many} of the origin (page {page}, `per_page=100`) cannot be read and are left out");
+            let text = format!("the origin has {many} that cannot be read (page {page}, `per_page=100`): left out");
             Finding::new(Kind::ListingsBroken, text)
         });
         let flips = self.flips_until.map(|until| {

@@ -30,7 +30,11 @@ pub(crate) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let coding = match (codings.next(), codings.next()) {
         (None, _) => return pieces,
-        (Some(coding), None) => coding.as_bytes().trim_ascii().to_ascii_lowercase(),
+        (Some(coding), None) => {
+            let words = coding.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            let words = words.filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case(b"identity"));
+            words.collect::<Vec<_>>().join(&b", "[..]).to_ascii_lowercase()
+        }
         (Some(_), Some(_)) => b"several, on lines of their own".to_vec(),
     };
     headers.remove(CONTENT_ENCODING);
@@ -69,7 +73,7 @@ fn unpacked(coding: &[u8], first: Option<u8>, pieces: Body) -> Result<Body, Tran
         // RFC 9110 §8.4.1.2: some send no zlib format, whose first byte no encoder of the bare format makes.
         b"deflate" if first.is_some_and(|first| first & 0x8f == 8) => Box::pin(ZlibDecoder::new(packed)),
         b"deflate" => Box::pin(DeflateDecoder::new(packed)),
-        b"identity" | b"" => Box::pin(packed),
+        b"" => Box::pin(packed),
         word if !word.contains(&b',') && matches!(first, Some(b'{' | b'[')) => Box::pin(packed),
         other => return Err(unknown(&String::from_utf8_lossy(other))),
     };
@@ -144,6 +148,7 @@ mod tests {
             ("deflate", deflate(TEXT, false)),
             ("deflate", deflate(TEXT, true)),
             ("identity", TEXT.to_vec()),
+            ("gzip, identity", gzip(TEXT)),
             ("UTF-8", TEXT.to_vec()),
             ("none", b"[1]".to_vec()),
         ] {
