@@ -137,7 +137,12 @@ impl ListForm {
     /// The path and query of a list for the origin, whose page size where none is asked for may be another one than is
     /// documented.
     pub(crate) fn path_of(&self, query: &ListQuery) -> String {
-        if self.page_size == query.per_page { query.path_and_query() } else { query.path_with_size() }
+        let path = query.path_and_query();
+        if query.per_page != ListQuery::DEFAULT_PER_PAGE || self.page_size == query.per_page {
+            return path;
+        }
+        let separator = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{separator}per_page={}", query.per_page)
     }
 
     /// How it differs from what is documented, for people; `None`: it does not.

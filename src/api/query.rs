@@ -244,16 +244,6 @@ impl ListQuery {
         text
     }
 
-    /// The same with the page size in any case: an origin may have another default.
-    pub fn path_with_size(&self) -> String {
-        let mut text = String::with_capacity(64);
-        let separator = self.write(self.page, &mut text);
-        if self.per_page == Self::DEFAULT_PER_PAGE {
-            text.extend([separator.encode_utf8(&mut [0; 4]), "per_page=50"]);
-        }
-        text
-    }
-
     /// Appends [`ListQuery::path_and_query`] of another page of the same query; returns the separator before a further
     /// parameter.
     pub fn write(&self, page: u64, out: &mut String) -> char {

@@ -142,10 +142,7 @@ impl Finder {
         }
         let is_shield = self.details.is_none();
         match target {
-            ApiTarget::List { query, has_size, .. } => {
-                let path = if has_size { query.path_with_size() } else { query.path_and_query() };
-                self.through(&path, false, client).await
-            }
+            ApiTarget::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
             ApiTarget::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             ApiTarget::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
             ApiTarget::NoListing(id) if is_shield => {

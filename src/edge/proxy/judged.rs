@@ -294,10 +294,9 @@ fn is_lacking(path: &str, status: StatusCode) -> bool {
     is_everywhere && matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
-/// Whether `items` is an array, and `total` a number from 0 up, or a text of one, as Perl may write it; `None`: absent from
-/// an object.
+/// Whether `items` is an array, and `total` a number from 0 up, or a text of one, as Perl may write it; `None`: absent.
 fn members(list: &str) -> [Option<bool>; 2] {
-    let Ok([items, total]) = json::pick(list, &["items", "total"]) else { return [Some(false); 2] };
+    let [items, total] = json::pick(list, &["items", "total"]).unwrap_or_default();
     let judged = |value, is_right: fn(&str) -> bool| match value {
         Picked::Absent => None,
         Picked::Once(value) => Some(is_right(value)),

@@ -82,6 +82,9 @@ impl Scan {
                     if self.request_line.len() > MOST_HEAD {
                         return Err(Problem::uri_too_long(MOST_HEAD as u64));
                     }
+                    if !is_token(bytes[start]) {
+                        return Err(Problem::unreadable());
+                    }
                     if !has_one_reading(&bytes[self.request_line.clone()]) {
                         return Err(Problem::bad_target());
                     }
@@ -127,11 +130,16 @@ impl Scan {
         }
         rewritten.extend_from_slice(rest);
         rewritten.extend_from_slice(&line[end..]);
+        let mut has_host = false;
         for field in bytes[self.request_line.end..self.seen].split_inclusive(|byte| *byte == b'\n') {
             let value = field.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case(b"host:"));
             let value = value.map(|(_, value)| value.trim_ascii_end());
-            // A value with a control character stays, so that the request is refused. So does a second `Host`.
-            if value.is_some_and(|value| value.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control())) {
+            // A value with a control character stays, so that the request is refused. So does a second `Host`: the head
+            // would grow with each.
+            let is_text = |value: &[u8]| value.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control());
+            let is_replaced = !has_host && value.is_some_and(is_text);
+            has_host |= value.is_some();
+            if is_replaced {
                 rewritten.extend_from_slice(&field[..5]);
                 rewritten.extend_from_slice(authority);
                 rewritten.extend_from_slice(b"\r\n");
@@ -163,15 +171,13 @@ impl Scan {
 }
 
 /// Whether a request line has three parts, and no byte in the target that could end it (RFC 9112 §3). Pingora would
-/// escape such bytes, and the origin would get another request than the client sent. Input that is not HTTP is detected
-/// elsewhere.
+/// escape such bytes, and the origin would get another request than the client sent.
 fn has_one_reading(line: &[u8]) -> bool {
     let (Some(start), Some(last)) = (memchr(b' ', line), memrchr(b' ', line)) else { return true };
     // Nearly every line ends with its version. A space after that means a fourth part.
     let ends = line[last..].starts_with(b" HTTP/");
     let Some(end) = Some(last).filter(|_| ends).or_else(|| memmem::rfind(line, b" HTTP/")) else { return true };
-    let begins = line.first().is_some_and(|&first| is_token(first));
-    let Some(target) = line.get(start + 1..end).filter(|_| begins) else { return true };
+    let Some(target) = line.get(start + 1..end) else { return true };
     // Without a way out in the middle, several bytes are looked at at once.
     ends && !target.iter().fold(false, |found, &byte| found | (byte == b' ' || byte.is_ascii_control()))
 }

@@ -65,15 +65,14 @@ pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
 /// A body that still comes. What has come while the client reads counts as unread.
 pub(super) struct Ahead {
     rest: Fuse<Rest>,
-    backlog: Arc<Backlog>,
     here: VecDeque<io::Result<Bytes>>,
 }
 
 impl Ahead {
     pub(super) fn of(rest: Rest, backlog: &Arc<Backlog>) -> Self {
-        let (backlog, counting) = (backlog.clone(), backlog.clone());
-        let counted = rest.map(move |piece| piece.map(|piece| counting.carry(piece)));
-        Self { rest: counted.boxed().fuse(), backlog, here: VecDeque::new() }
+        let backlog = backlog.clone();
+        let counted = rest.map(move |piece| piece.map(|piece| backlog.carry(piece)));
+        Self { rest: counted.boxed().fuse(), here: VecDeque::new() }
     }
 
     /// The next piece; `None`: it has ended.
@@ -81,19 +80,17 @@ impl Ahead {
         if self.here.is_empty() { self.rest.next().await } else { self.here.pop_front() }
     }
 
-    /// A write. Meanwhile takes in what comes, where the client has room: others may forget it, and then it is held for
-    /// this client alone.
+    /// A write. Meanwhile takes in what comes: others may forget it, and then it is held for this client alone.
     pub(super) async fn during<T>(&mut self, write: impl Future<Output = T>) -> T {
         let mut write = pin!(write);
         loop {
             let bytes: usize = self.here.iter().flatten().map(Bytes::len).sum();
-            let takes = bytes < OF_BODY && self.here.len() < AHEAD && self.backlog.has_room();
             tokio::select! {
                 biased;
                 written = write.as_mut() => return written,
                 // Cancel-safe: a stream's `next` holds nothing between two polls. At most one piece more than the bound
                 // is held.
-                Some(piece) = self.rest.next(), if takes => self.here.push_back(piece),
+                Some(piece) = self.rest.next(), if bytes < OF_BODY && self.here.len() < AHEAD => self.here.push_back(piece),
             }
         }
     }
@@ -133,30 +130,4 @@ pub(crate) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Un
         std::io::Result::Ok(())
     })
     .await;
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::edge::limit::backlog::{AllRooms, Quota};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn what_comes_is_taken_in_while_the_client_reads_as_far_as_its_household_has_room() {
-        let household = Arc::new(Quota::of_household(&AllRooms::default()));
-        let [own, other] = [(); 2].map(|()| Arc::new(Backlog::of(Some(household.clone()))));
-        let full = other.hold(1 << 30);
-        let writing = async || {
-            for _ in 0..64 {
-                tokio::task::yield_now().await;
-            }
-        };
-        let pieces = futures_util::stream::repeat_with(|| Ok(Bytes::from(vec![7; PIECE])));
-        let mut ahead = Ahead::of(pieces.boxed(), &own);
-        ahead.during(writing()).await;
-        assert_eq!(own.held(), 0, "others of the household hold too much");
-        drop(full);
-        ahead.during(writing()).await;
-        assert_eq!(own.held(), OF_BODY);
-    }
 }

@@ -140,6 +140,15 @@ fn what_is_not_http_is_told_so_at_once() {
 }
 
 #[test]
+fn a_target_in_absolute_form_gives_one_host_and_the_head_does_not_grow_with_others() {
+    let authority = "a".repeat(10_000);
+    let text = format!("GET http://{authority}/x HTTP/1.1\r\n{}\r\n", "Host: b\r\n".repeat(90));
+    let head = read_text(&text).unwrap();
+    assert!(head.starts_with(b"GET /x HTTP/1.1\r\nHost:a"), "{head:?}");
+    assert!(head.len() <= text.len(), "{} bytes of {}", head.len(), text.len());
+}
+
+#[test]
 fn a_target_with_a_second_reading_is_refused() {
     for target in [" /", "/a b", "/ ", "/?a b", "/\t", "/\r", "/\u{7f}", "/ HTTP/1.1"] {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
