@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use http::Method;
 
-use crate::config::{LogConfig, LogLevel};
+use crate::config::{LogConfig, LogLevel, Use};
 use crate::mirror::examiner::report::{Job, Report};
 use crate::server::admin::facts::StatusFacts;
 use crate::server::hosted::Purpose;
@@ -75,7 +75,8 @@ impl Audit {
             Ok(())
         };
         let facts = server.look()?.facts;
-        if facts.snapshot.is_none() {
+        // A server of another use refuses with its reason.
+        if facts.snapshot.is_none() && facts.usage == Use::Mirror.as_str() {
             return Err(AuditError::Nothing(facts.data_dir).into());
         }
         // Changes while nothing ran are expected: the mirror refreshes first.

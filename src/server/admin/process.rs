@@ -27,15 +27,17 @@ impl Process {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let of_stat = |number| field(&stat, number);
         let boot = fs::read_to_string("/proc/stat").ok().and_then(|text| boot_second(&text));
-        let open = fs::read_dir("/proc/self/fd").ok();
+        // Linux 6.2 and later say how many there are, without a look at each.
+        let open = || fs::metadata("/proc/self/fd").ok().map(|meta| meta.len() as usize).filter(|open| *open > 0);
+        // Without the one that is open to count them.
+        let counted = || Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1));
         Self {
             started: of_stat(22).zip(boot).map(|(since_boot, boot)| boot as f64 + seconds(since_boot)),
             cpu_seconds: of_stat(14).zip(of_stat(15)).map(|(user, system)| seconds(user + system)),
             resident_bytes: of_stat(24).map(|pages| pages * page_size() as u64),
             virtual_bytes: of_stat(23),
             threads: of_stat(20),
-            // Without the one that is open to count them.
-            open_fds: open.map(|open| open.count().saturating_sub(1)),
+            open_fds: open().or_else(counted),
             max_fds: getrlimit(Resource::Nofile).current,
         }
     }

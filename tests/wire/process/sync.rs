@@ -76,6 +76,15 @@ async fn without_an_origin_there_is_nothing_to_sync() {
         assert!(code == 64 && said.contains(key), "{code} {said}");
     }
     assert!(!dir.path().join("data").exists() && origin.count() == 0, "nothing is touched or asked");
+    // A server of another use says the same.
+    for setup in [Setup::offline(), Setup::shield_of(&origin)] {
+        let server = setup.start().await;
+        let admin = server.admin.to_string();
+        for command in ["sync", "audit"] {
+            let (code, said) = run(&[command, "--admin", &admin].map(str::to_owned)).await;
+            assert_eq!(code, 64, "{command}: {said}");
+        }
+    }
 }
 
 #[tokio::test]
