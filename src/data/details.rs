@@ -258,8 +258,13 @@ impl Details {
         self.0.arrivals.room(patience).await
     }
 
-    /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay.
+    /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay. While the disk is far
+    /// behind it is not taken, and fetched again later.
     pub(crate) fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
+        if self.0.arrivals.is_full() {
+            tracing::debug!(%id, "the disk is behind: a detail that was received is not kept");
+            return;
+        }
         let changes = shown != Some(&record.body);
         let (known, state) = (KnownDetail::of(&record.meta), record.meta.state);
         // Before the index: a record that the index has must be found.

@@ -31,6 +31,7 @@ use crate::edge::answer::admit::{MAX_REQUEST_BODY, View};
 use crate::edge::answer::compose::Answer;
 use crate::edge::answer::{RequestInfo, Responder};
 use crate::edge::limit::Decision;
+use crate::edge::limit::backlog::Backlog;
 use crate::edge::proxy::Proxy;
 use crate::edge::proxy::request::{Endpoint, ProxyRequest};
 use crate::origin::wire::Interim;
@@ -74,11 +75,15 @@ impl Public {
         target: Bytes,
         limit: Decision,
         info: &mut RequestInfo,
+        backlog: &Arc<Backlog>,
     ) -> Result<Answer, Broken> {
         let request = incoming.head();
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
+        let announced = announced(request).and_then(|length| backlog.hold(length));
         let Ok(body) = tokio::time::timeout(BODY_DEADLINE, incoming.body()).await else { return Err(Broken) };
-        let body = body?;
+        // It counts while anybody has it: the request goes on when its client has left.
+        let body = backlog.carry(body?);
+        drop(announced);
         let client = info.client;
         let question = ProxyRequest {
             method: method.clone(),

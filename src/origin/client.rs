@@ -18,7 +18,7 @@ use crate::clock::{Clock, Monotonic, WallTime};
 use crate::protocol::freshness::{self, Stamps};
 use crate::protocol::grammar::http_date;
 use crate::protocol::hops::Pseudonym;
-use crate::tasks::fair::{FairPermit, FairSemaphore};
+use crate::tasks::fair::{FairPermit, TieredSemaphore};
 
 use super::ask::{as_understood, is_about_us, is_another_detail, is_refusal, judge, question, without_mark};
 use super::body_memory::{Held, Room};
@@ -79,9 +79,9 @@ pub struct OriginClient {
     room: Room,
     longest_pause: Arc<AtomicU64>,
     /// Requests of clients that may be on the wire; each may have a connection of its own.
-    on_the_wire: FairSemaphore,
+    on_the_wire: TieredSemaphore,
     /// Those of them whose answers are streamed, and end when their readers want.
-    streams: FairSemaphore,
+    streams: TieredSemaphore,
     name: Pseudonym,
 }
 
@@ -104,8 +104,8 @@ pub(super) struct Place {
 
 /// So many at once, and half of them for one household. Streams have three quarters of them: whoever reads slowly leaves a
 /// quarter to those who ask for what is read whole.
-fn places(all: usize) -> [FairSemaphore; 2] {
-    [all, all - all / 4].map(|places| FairSemaphore::new(places, (all / 2).max(1)))
+fn places(all: usize) -> [TieredSemaphore; 2] {
+    [all, all - all / 4].map(|places| TieredSemaphore::new(places, (all / 2).max(1)))
 }
 
 impl OriginClient {
@@ -410,8 +410,8 @@ impl OriginClient {
         let patience = if asker.spare { Duration::ZERO } else { asker.patience.unwrap_or(self.config.timeout) };
         let left = patience.saturating_sub(self.clock.now_mono().since(came));
         let taking = async {
-            let stream = if is_streamed { Some(self.streams.take(household, 1).await.ok()?) } else { None };
-            Some(Place { _on_the_wire: self.on_the_wire.take(household, 1).await.ok()?, _stream: stream })
+            let stream = if is_streamed { Some(self.streams.take(household).await.ok()?) } else { None };
+            Some(Place { _on_the_wire: self.on_the_wire.take(household).await.ok()?, _stream: stream })
         };
         let taken = tokio::time::timeout(left, taking).await.ok().flatten();
         taken.map(Some).ok_or(Spent::soon())

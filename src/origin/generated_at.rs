@@ -15,8 +15,9 @@
 //! content may have been made stays that of the header, until it is known that the stamp follows the clock. Both choices
 //! are the careful ones.
 //!
-//! A cache that sends no `Age` is *silent*: its copies have the header of a new answer. Once one was seen, an answer
-//! that nothing else dates is confirmed for `origin.cache_ttl` before its arrival only. Pure except [`StampWatch`],
+//! A cache that sends no `Age` is *silent*: its copies have the header of a new answer. Once one was seen (it says so, a
+//! stamp does, or a change comes that is older than the list that lacked it), an answer that nothing else dates is
+//! confirmed for `origin.cache_ttl` before its arrival only. Pure except [`StampWatch`],
 //! which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
 //! [`crate::mirror::details`], `mirror::examiner`.
 

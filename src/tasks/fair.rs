@@ -74,6 +74,33 @@ impl FairSemaphore {
     }
 }
 
+/// Room for all clients, whose last quarter is for those who have little of it: a few that hold much leave room to others.
+#[derive(Clone, Debug)]
+pub(crate) struct TieredSemaphore {
+    most: FairSemaphore,
+    rest: FairSemaphore,
+}
+
+impl TieredSemaphore {
+    /// Room for `all` units, of which each household may have `share`, but of the last quarter an eighth.
+    pub(crate) fn new(all: usize, share: usize) -> Self {
+        let rest = all / 4;
+        let little = (rest / 8).max(1);
+        let most = FairSemaphore::new(all - rest, share.saturating_sub(little).max(1));
+        Self { most, rest: FairSemaphore::new(rest, little) }
+    }
+
+    /// Waits for a unit; as [`FairSemaphore::take`].
+    pub(crate) async fn take(&self, household: Option<IpAddr>) -> Result<FairPermit, AcquireError> {
+        // Cancel-safe: who leaves loses its place in the queue, and no unit.
+        tokio::select! {
+            biased;
+            taken = self.most.take(household, 1) => taken,
+            taken = self.rest.take(household, 1) => taken,
+        }
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         let mut taking = self.households.taking.lock();
@@ -102,6 +129,7 @@ impl FairPermit {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     use futures_util::FutureExt as _;
 
@@ -160,5 +188,25 @@ mod tests {
         assert_eq!(room.0.taking.lock().len(), 1);
         drop(portion);
         assert_eq!(room.0.taking.lock().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_last_quarter_is_for_those_who_have_little() {
+        let room = TieredSemaphore::new(64, 32);
+        let household = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
+        let take = async |last| tokio::time::timeout(Duration::from_millis(1), room.take(household(last))).await.ok();
+        let mut held = Vec::new();
+        for last in [1, 2] {
+            for _ in 0..64 {
+                held.extend(take(last).await);
+            }
+        }
+        assert_eq!(held.len(), 48 + 2 + 2, "two took all that is for everybody, and their share of the rest");
+        held.extend(take(3).await);
+        held.extend(take(3).await);
+        assert_eq!(held.len(), 54, "others have a place each");
+        assert!(take(3).await.is_none());
+        held.clear();
+        assert!(take(3).await.is_some());
     }
 }

@@ -129,6 +129,34 @@ async fn who_fetches_waits_while_the_disk_takes_no_more() {
     assert!(found.iter().rev().skip(1).all(|found| *found == Some(record())) && found.last() == Some(&None));
 }
 
+#[tokio::test]
+async fn details_that_wait_for_the_disk_are_bounded_in_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, details) = open(dir.path());
+    let large = Bytes::from(vec![b'x'; write_behind::MOST_BYTES / 2]);
+    let (held, is_held) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let disk = std::thread::spawn(move || {
+        store.stands_still(|| {
+            held.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(20)).expect("nobody waited");
+        });
+    });
+    is_held.await.unwrap();
+    for (id, has_room) in [(1, true), (2, true), (3, false), (4, false), (5, false), (6, false)] {
+        details.put(ListingId(id), DetailRecord { body: large.clone(), ..record() }, None);
+        assert_eq!(details.room(Duration::from_millis(1)).await, has_room, "{id}");
+    }
+    let waiting = details.0.arrivals.hold().len();
+    assert_eq!(waiting, 5, "what comes beyond twice the bound is not kept");
+    release.send(()).unwrap();
+    disk.join().unwrap();
+    assert!(details.room(Duration::from_secs(20)).await && details.flush());
+    for (id, is_there) in [(1, true), (5, true), (6, false)] {
+        assert_eq!(details.read(ListingId(id)).await.unwrap().is_some(), is_there, "{id}");
+    }
+}
+
 /// Whoever flushes commits beside the thread that does it by itself.
 #[test]
 fn what_arrived_last_is_what_is_stored_however_many_commit() {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -18,6 +18,8 @@ use crate::tasks::threads::Periodic;
 
 /// With so many waiting for the disk, no more should be fetched. Requests that are under way still arrive.
 pub(super) const MOST: usize = 8192;
+/// The same for the bytes of their bodies. So many are committed at once, too.
+pub(super) const MOST_BYTES: usize = 64 << 20;
 /// So many are committed at once. Each commit writes pages all over the index by id, which only thousands of details
 /// share.
 const MANY: usize = MOST / 2;
@@ -36,6 +38,8 @@ pub(super) struct Arrivals {
 pub(super) struct Queue {
     store: Arc<Store>,
     waiting: Mutex<HashMap<ListingId, DetailRecord>>,
+    /// Of the bodies that wait; changes under the lock of `waiting`.
+    bytes: AtomicUsize,
     committing: Mutex<()>,
     arrived: Condvar,
     drained: Notify,
@@ -47,6 +51,7 @@ impl Arrivals {
         let queue = Arc::new(Queue {
             store,
             waiting: Mutex::default(),
+            bytes: AtomicUsize::new(0),
             committing: Mutex::default(),
             arrived: Condvar::new(),
             drained: Notify::new(),
@@ -85,7 +90,10 @@ impl Queue {
     pub(super) fn put(&self, id: ListingId, record: DetailRecord) {
         let waiting = {
             let mut waiting = self.waiting.lock();
-            waiting.insert(id, record);
+            self.bytes.fetch_add(record.body.len(), Ordering::Relaxed);
+            if let Some(before) = waiting.insert(id, record) {
+                self.bytes.fetch_sub(before.body.len(), Ordering::Relaxed);
+            }
             waiting.len()
         };
         if waiting == 1 || waiting >= MANY {
@@ -100,7 +108,12 @@ impl Queue {
 
     /// Whether too many wait to fetch more.
     pub(super) fn is_backed_up(&self) -> bool {
-        self.waiting.lock().len() > MOST
+        self.waiting.lock().len() > MOST || self.bytes.load(Ordering::Relaxed) > MOST_BYTES
+    }
+
+    /// Whether so many wait that no more are taken: clients go on asking for others while the disk stands still.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.lock().len() > 2 * MOST || self.bytes.load(Ordering::Relaxed) > 2 * MOST_BYTES
     }
 
     /// Waits for the disk while too many wait to fetch more; `false` if that takes longer than `patience`.
@@ -169,6 +182,10 @@ impl Queue {
             self.waiting.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
         // Those that arrived together are read together.
         batch.sort_unstable_by_key(|(id, record)| (record.meta.fetched_ms, *id));
+        let before =
+            batch.iter().scan(0, |bytes, (_, record)| Some(std::mem::replace(bytes, *bytes + record.body.len())));
+        let together = before.take_while(|before| *before < MOST_BYTES).count();
+        batch.truncate(together);
         if !batch.is_empty() {
             self.store.put_details(&batch)?;
             let mut waiting = self.waiting.lock();
@@ -176,6 +193,7 @@ impl Queue {
                 // A newer arrival for the listing still waits.
                 if waiting.get(id).is_some_and(|now| now.meta == record.meta) {
                     waiting.remove(id);
+                    self.bytes.fetch_sub(record.body.len(), Ordering::Relaxed);
                 }
             }
             drop(waiting);

@@ -274,7 +274,7 @@ impl Seconds {
         let (Some(hidden), Some(counted)) = (dataset.hidden(instant.at), counted) else { return false };
         let print = hidden.print();
         let mut known = self.0.lock();
-        if known.len() >= MOST {
+        if known.len() >= MOST && !known.contains_key(&instant) {
             known.clear();
         }
         known.insert(instant, KnownSecond { print, counted });

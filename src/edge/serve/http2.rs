@@ -35,7 +35,7 @@ use crate::tasks::at_once;
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::Connection;
 use super::write::{Ahead, Broken, pieces};
-use super::{Incoming, Public, announced, connections, view};
+use super::{Incoming, Public, connections, view};
 use outbox::Outbox;
 
 /// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
@@ -47,7 +47,7 @@ const MALFORMED: usize = 32;
 /// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 /// What a request that waits counts beside its head, in bytes: its task, and a small answer that may come for it.
-const WAITS: usize = 16 << 10;
+const WAITS: usize = 40 << 10;
 /// What each field counts beside its name and value, in bytes.
 const FIELD: usize = 64;
 
@@ -349,9 +349,8 @@ async fn answer_later(
     let (mut answer, info) = match decided {
         Decided::Answered { answer, info } => (answer, info),
         Decided::Passes { proxy, target, mut info, limit } => {
-            let _body = announced(&exchange.request).and_then(|length| backlog.hold(length));
             let incoming = Incoming::Http2(&exchange.request, &mut exchange.body, &mut exchange.respond);
-            let answer = public.pass_through(incoming, &proxy, target, limit, &mut info).await?;
+            let answer = public.pass_through(incoming, &proxy, target, limit, &mut info, backlog).await?;
             (answer, info)
         }
     };

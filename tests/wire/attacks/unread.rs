@@ -201,7 +201,7 @@ fn heavy(stream: u32) -> Vec<u8> {
 /// Each household stays within its own bound.
 #[tokio::test]
 async fn many_households_that_read_nothing_are_bounded_together() {
-    const STREAMS: u32 = 60;
+    const STREAMS: u32 = 54;
     let server = Setup::offline().start().await;
     // Without a window, its answers do not end: how many of its streams get an answer, and how many are refused.
     let opens = async |household: u8, streams: u32| {
@@ -214,7 +214,7 @@ async fn many_households_that_read_nothing_are_bounded_together() {
         (stream, streams as usize - resets_in(&received))
     };
     let mut held = Vec::new();
-    for household in 0..36 {
+    for household in 0..40 {
         held.push(opens(10 + household / 4, STREAMS).await);
     }
     assert_eq!(held[0].1, STREAMS as usize);
