@@ -17,7 +17,7 @@ use super::taxonomy::TaxonomyKind;
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Longest accepted query value, in bytes after decoding.
-pub(crate) const MAX_VALUE: usize = 512;
+pub(crate) const MAX_VALUE: usize = 800;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModifiedSince {
@@ -169,7 +169,7 @@ fn values<'a, const N: usize>(raw: &'a str, known: &[&'static str; N]) -> Result
         let value = decode(value).map_err(|lossy| QueryError::BadValue {
             parameter,
             value: lossy,
-            expected: "UTF-8 of at most 512 bytes",
+            expected: "UTF-8 of at most 800 bytes",
         })?;
         if value.is_empty() {
             is_odd = true;

@@ -413,7 +413,7 @@ impl OriginClient {
             let stream = if is_streamed { Some(self.streams.take(household).await.ok()?) } else { None };
             Some(Place { _on_the_wire: self.on_the_wire.take(household).await.ok()?, _stream: stream })
         };
-        let taken = tokio::time::timeout(left, taking).await.ok().flatten();
+        let taken = tokio::time::timeout(left, Box::pin(taking)).await.ok().flatten();
         taken.map(Some).ok_or(Spent::soon())
     }
 

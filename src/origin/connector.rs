@@ -303,6 +303,22 @@ impl Write for MarkedStream {
         self.stream.pinned().poll_write(context, bytes)
     }
 
+    fn is_write_vectored(&self) -> bool {
+        // Else the HTTP library copies the bodies of requests: the copies would count for nobody.
+        match &self.stream {
+            Bytes::Tcp(stream) => stream.is_write_vectored(),
+            Bytes::Memory(pipe) => pipe.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.pinned().poll_write_vectored(context, parts)
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.pinned().poll_flush(context)
     }

@@ -331,7 +331,7 @@ async fn a_hello_is_answered_however_many_others_say_nothing_more() {
     let other = TcpStream::connect(address).await.unwrap();
     tokio::time::timeout(BOUND, connector.connect(name, other)).await.expect("a handshake").unwrap();
     // Nobody had to be given up for that.
-    let mut rest = [0; 1 << 16];
+    let mut rest = vec![0; 1 << 16];
     loop {
         match silent[0].try_read(&mut rest) {
             Ok(read) => assert_ne!(read, 0, "the first was given up before the last was answered"),

@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_left_out_and_said() {
-        let (long, wide) = (format!("q={}", "x".repeat(300)), format!("state={}", "x".repeat(600)));
+        let (long, wide) = (format!("q={}", "x".repeat(300)), format!("state={}", "x".repeat(900)));
         for (raw, link, said) in [
             ("page=0&state=texas", "explore?state=texas", "page \u{201c}0\u{201d}"),
             ("page=x", "explore", "page \u{201c}x\u{201d}"),

@@ -382,6 +382,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_searched_is_refused_by_name() {
+        assert!(
+            SearchQuery::parse(&format!("q={}", "%F0%A0%AE%B7".repeat(200))).is_ok(),
+            "characters count, not bytes"
+        );
         let (long, wide) = (format!("q={}", "x".repeat(201)), format!("near=1,2.{}", "0".repeat(200)));
         for (raw, named) in [
             (long.as_str(), "`q`"),

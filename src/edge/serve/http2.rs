@@ -93,16 +93,19 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
     // Sees a stop from here on, even before it is polled. A connection that begins during one is told to leave once it
     // is idle.
     let mut closes = pin!(admitted.closes());
-    let (mut stops, mut leaves, mut malformed) = (false, false, 0);
+    let (mut stops, mut leaves, mut malformed, mut patience) = (false, false, 0, HEAD_DEADLINE);
     // Streams that come together count as one: the time is read once when the connection is idle again.
     let mut batch = None;
-    let mut idle = pin!(sleep(KEEPALIVE));
+    let mut idle = pin!(sleep(patience));
     loop {
         tokio::select! {
             biased;
             // Every branch keeps its state outside of its future: none loses anything when another one is taken.
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
+                    if !leaves {
+                        patience = KEEPALIVE;
+                    }
                     batch.get_or_insert_with(|| admitted.stream());
                     let exchange = Exchange::checked(request, respond);
                     let is_malformed = exchange.as_ref().is_none_or(|exchange| exchange.is_malformed);
@@ -141,10 +144,10 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
                     break;
                 }
                 connection.graceful_shutdown();
-                (stops, leaves) = (true, true);
+                (stops, leaves, patience) = (true, true, Duration::ZERO);
                 idle.as_mut().reset(Instant::now() + LOOKS_AGAIN);
             }
-            () = idle.as_mut() => match next_look(admitted.idle_since(), leaves, Instant::now()) {
+            () = idle.as_mut() => match next_look(admitted.idle_since(), patience, Instant::now()) {
                 Some(next) => idle.as_mut().reset(next),
                 None => break,
             }
@@ -158,8 +161,7 @@ async fn streams<A: Future<Output = ()> + Send + 'static>(
 
 /// When to look again whether a connection has been idle for long enough to close; `None`: it has. `since`: `None` while
 /// it is busy.
-fn next_look(since: Option<Instant>, leaves: bool, now: Instant) -> Option<Instant> {
-    let patience = if leaves { Duration::ZERO } else { KEEPALIVE };
+fn next_look(since: Option<Instant>, patience: Duration, now: Instant) -> Option<Instant> {
     let next = since.map_or(now + LOOKS_AGAIN, |since| since + patience);
     (next > now).then_some(next)
 }
