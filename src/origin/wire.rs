@@ -402,4 +402,23 @@ mod tests {
             assert_eq!(opened.load(Ordering::SeqCst), 2, "HTTP/2: {is_http2}");
         }
     }
+
+    /// A copy would count for nobody.
+    #[tokio::test]
+    async fn the_body_of_a_request_is_written_from_where_it_is() {
+        let origin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", origin.local_addr().unwrap());
+        let (timeout, name) = (Duration::from_secs(20), HeaderValue::from_static("test"));
+        let connector = Connector::over(None, timeout, tls(None).unwrap(), Proxy::default());
+        let wire = Wire::over(Wire::http(), connector, timeout, name);
+        // More than the sockets take.
+        let body = Bytes::from(vec![b'x'; 16 << 20]);
+        let request = Request::post(url).body(Full::new(body.clone())).unwrap();
+        let asking = tokio::spawn(async move { wire.exchange(request, None).await.map(drop) });
+        let (mut stream, _) = origin.accept().await.unwrap();
+        // The head, and the beginning of the body.
+        stream.read_exact(&mut vec![0; 4 << 10]).await.unwrap();
+        assert!(!body.is_unique(), "what is left of it is a copy");
+        asking.abort();
+    }
 }
