@@ -410,7 +410,7 @@ mod tests {
         let url = format!("http://{}/", origin.local_addr().unwrap());
         let (timeout, name) = (Duration::from_secs(20), HeaderValue::from_static("test"));
         let connector = Connector::over(None, timeout, tls(None).unwrap(), Proxy::default());
-        let wire = Wire::over(Wire::http(), connector, timeout, name);
+        let wire = Wire::over(&Wire::http(), connector, timeout, name);
         // More than the sockets take.
         let body = Bytes::from(vec![b'x'; 16 << 20]);
         let request = Request::post(url).body(Full::new(body.clone())).unwrap();
