@@ -258,8 +258,8 @@ impl Details {
         self.0.arrivals.room(patience).await
     }
 
-    /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay. While the disk is far
-    /// behind it is not taken, and fetched again later.
+    /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay. A record
+    /// that arrives while the disk is far behind is dropped, and fetched again later.
     pub(crate) fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         if self.0.arrivals.is_full() {
             tracing::debug!(%id, "the disk is behind: a detail that was received is not kept");

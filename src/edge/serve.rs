@@ -81,7 +81,7 @@ impl Public {
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
         let announced = announced(request).and_then(|length| backlog.hold(length));
         let Ok(body) = tokio::time::timeout(BODY_DEADLINE, incoming.body()).await else { return Err(Broken) };
-        // It counts while anybody has it: the request goes on when its client has left.
+        // It counts until it is dropped: the request to the origin goes on after its client has left.
         let body = backlog.carry(body?);
         drop(announced);
         let client = info.client;

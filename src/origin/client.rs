@@ -102,8 +102,8 @@ pub(super) struct Place {
     _stream: Option<FairPermit>,
 }
 
-/// So many at once, and half of them for one household. Streams have three quarters of them: whoever reads slowly leaves a
-/// quarter to those who ask for what is read whole.
+/// So many at once, at most half of them for one household; the last quarter is for households that have few. The same within
+/// three quarters for streams: whoever reads slowly leaves a quarter to those who ask for what is read whole.
 fn places(all: usize) -> [TieredSemaphore; 2] {
     [all, all - all / 4].map(|places| TieredSemaphore::new(places, (all / 2).max(1)))
 }

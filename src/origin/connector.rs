@@ -304,7 +304,7 @@ impl Write for MarkedStream {
     }
 
     fn is_write_vectored(&self) -> bool {
-        // Else the HTTP library copies the bodies of requests: the copies would count for nobody.
+        // Without this, the HTTP library copies the bodies of requests, and nobody counts the copies.
         match &self.stream {
             Bytes::Tcp(stream) => stream.is_write_vectored(),
             Bytes::Memory(pipe) => pipe.is_write_vectored(),

@@ -15,11 +15,11 @@
 //! content may have been made stays that of the header, until it is known that the stamp follows the clock. Both choices
 //! are the careful ones.
 //!
-//! A cache that sends no `Age` is *silent*: its copies have the header of a new answer. Once one was seen (it says so, a
-//! stamp does, or a change comes that is older than the list that lacked it), an answer that nothing else dates is
-//! confirmed for `origin.cache_ttl` before its arrival only. Pure except [`StampWatch`],
-//! which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
-//! [`crate::mirror::details`], `mirror::examiner`.
+//! A cache that sends no `Age` is *silent*: its copies have the header of a new answer. One is seen by its own words, by a
+//! stamp, or by a change that the list should have shown earlier ([`StampWatch::missed_a_change`]). From then on, an answer
+//! that nothing else dates is confirmed for `origin.cache_ttl` before its arrival only. Pure except [`StampWatch`], which
+//! shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`], [`crate::mirror::details`],
+//! `mirror::examiner`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
@@ -290,11 +290,11 @@ impl StampWatch {
         }
     }
 
-    /// A change of the list is older than the instant for which it was confirmed without it, where neither a stamp nor
-    /// `Age` tells: the list was an old copy.
-    pub fn missed_a_change(&self, answered_ms: i64) {
+    /// The list lacked a change that is older than the instant for which it was confirmed. Where neither a stamp nor `Age`
+    /// dated it, it was an old copy.
+    pub fn missed_a_change(&self, now_ms: i64) {
         let lists = self.known.lock()[AnswerClass::Lists.index()].reading;
-        if lists != Some(StampUse::Used) && !self.say_their_age(answered_ms) {
+        if lists != Some(StampUse::Used) && !self.say_their_age(now_ms) {
             self.saw_silent_copy(AnswerClass::Lists);
         }
     }

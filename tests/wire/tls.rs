@@ -311,8 +311,7 @@ fn hello(dir: &Path, address: SocketAddr) -> Vec<u8> {
 #[tokio::test]
 async fn a_hello_is_answered_however_many_others_say_nothing_more() {
     let dir = certified();
-    let setup = Setup::offline().set("limits.connections_per_client", "5000");
-    let server = with_tls(setup, dir.path()).start().await;
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
     let address = address(&server).await;
     let hello = hello(dir.path(), address);
     let mut silent = Vec::new();
@@ -330,7 +329,7 @@ async fn a_hello_is_answered_however_many_others_say_nothing_more() {
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config(dir.path(), &["http/1.1"])));
     let other = TcpStream::connect(address).await.unwrap();
     tokio::time::timeout(BOUND, connector.connect(name, other)).await.expect("a handshake").unwrap();
-    // Nobody had to be given up for that.
+    // No other handshake was ended for that.
     let mut rest = vec![0; 1 << 16];
     loop {
         match silent[0].try_read(&mut rest) {

@@ -92,7 +92,7 @@ On the public listener, beside [`[limits]`](#limits):
 | unread answers of an HTTP/2 connection, and of one client (over HTTP/1.1: those above 64 KiB), with the bodies of its forwarded requests. A body counts 1 MiB at most for a connection; for a client, what is beyond that counts once | 8 MiB; 32 MiB. Then further requests wait; without progress for 30 s they fail (HTTP/1.1: 503). Trusted proxies are exempt |
 | the same, with requests that wait | 16 MiB; 64 MiB. Then further HTTP/2 streams are refused |
 | the same, of all clients together | 512 MiB. Then each client may have 256 KiB |
-| details that wait for the disk | 64 MiB; no more are asked for then, and of those that still arrive as much is kept |
+| details that wait for the disk | 64 MiB. Then no more are requested; of what still arrives, 64 MiB are kept |
 | connection to the origin, an object store or Redis: new requests on it | for 5 minutes; then the name is looked up again |
 ";
 

@@ -65,6 +65,32 @@ fn a_flush_makes_copies_durable_though_no_detail_waits() {
     assert_eq!(after.copy_body("/a").unwrap().unwrap(), "body");
 }
 
+/// A disk that stands still until it is released.
+struct StillDisk {
+    release: std::sync::mpsc::Sender<()>,
+    still: std::thread::JoinHandle<()>,
+}
+
+impl StillDisk {
+    async fn of(store: Arc<Store>) -> Self {
+        let (held, is_held) = tokio::sync::oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel();
+        let still = std::thread::spawn(move || {
+            store.stands_still(|| {
+                held.send(()).unwrap();
+                released.recv_timeout(Duration::from_secs(20)).expect("the thread that serves clients was blocked");
+            });
+        });
+        is_held.await.unwrap();
+        Self { release, still }
+    }
+
+    fn release(self) {
+        self.release.send(()).unwrap();
+        self.still.join().unwrap();
+    }
+}
+
 /// One runtime thread that serves clients, and a disk that blocks until that thread has run others.
 #[tokio::test]
 async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
@@ -73,15 +99,7 @@ async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
     let id = ListingId(1);
     details.put(id, record(), None);
     assert!(details.flush());
-    let (held, is_held) = tokio::sync::oneshot::channel();
-    let (release, released) = std::sync::mpsc::channel();
-    let disk = std::thread::spawn(move || {
-        store.stands_still(|| {
-            held.send(()).unwrap();
-            released.recv_timeout(Duration::from_secs(20)).expect("the thread that serves clients was blocked");
-        });
-    });
-    is_held.await.unwrap();
+    let disk = StillDisk::of(store).await;
     let reading = tokio::spawn({
         let details = details.clone();
         async move { details.read(id).await }
@@ -92,9 +110,8 @@ async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
         tokio::task::yield_now().await;
     }
     assert!(!reading.is_finished());
-    release.send(()).unwrap();
+    disk.release();
     assert_eq!(reading.await.unwrap().unwrap().unwrap().body, "body");
-    disk.join().unwrap();
 }
 
 #[tokio::test]
@@ -103,15 +120,7 @@ async fn who_fetches_waits_while_the_disk_takes_no_more() {
     let (store, details) = open(dir.path());
     let patience = Duration::from_secs(20);
     assert!(details.0.arrivals.room(patience).await);
-    let (held, is_held) = tokio::sync::oneshot::channel();
-    let (release, released) = std::sync::mpsc::channel();
-    let disk = std::thread::spawn(move || {
-        store.stands_still(|| {
-            held.send(()).unwrap();
-            released.recv_timeout(patience).expect("nobody waited");
-        });
-    });
-    is_held.await.unwrap();
+    let disk = StillDisk::of(store).await;
     let ids = 0..=write_behind::MOST as u64;
     ids.clone().for_each(|id| details.0.arrivals.put(ListingId(id), record()));
     assert!(!details.0.arrivals.room(Duration::from_millis(50)).await);
@@ -119,9 +128,8 @@ async fn who_fetches_waits_while_the_disk_takes_no_more() {
         let details = details.clone();
         async move { details.0.arrivals.room(patience).await }
     });
-    release.send(()).unwrap();
+    disk.release();
     assert!(waiting.await.unwrap());
-    disk.join().unwrap();
     assert!(details.flush());
     // All of them are there, together and each by itself.
     let ids: Vec<ListingId> = ids.map(ListingId).chain([ListingId(1 << 40)]).collect();
@@ -134,23 +142,14 @@ async fn details_that_wait_for_the_disk_are_bounded_in_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let (store, details) = open(dir.path());
     let large = Bytes::from(vec![b'x'; write_behind::MOST_BYTES / 2]);
-    let (held, is_held) = tokio::sync::oneshot::channel();
-    let (release, released) = std::sync::mpsc::channel();
-    let disk = std::thread::spawn(move || {
-        store.stands_still(|| {
-            held.send(()).unwrap();
-            released.recv_timeout(Duration::from_secs(20)).expect("nobody waited");
-        });
-    });
-    is_held.await.unwrap();
+    let disk = StillDisk::of(store).await;
     for (id, has_room) in [(1, true), (2, true), (3, false), (4, false), (5, false), (6, false)] {
         details.put(ListingId(id), DetailRecord { body: large.clone(), ..record() }, None);
         assert_eq!(details.room(Duration::from_millis(1)).await, has_room, "{id}");
     }
     let waiting = details.0.arrivals.hold().len();
     assert_eq!(waiting, 5, "what comes beyond twice the bound is not kept");
-    release.send(()).unwrap();
-    disk.join().unwrap();
+    disk.release();
     assert!(details.room(Duration::from_secs(20)).await && details.flush());
     for (id, is_there) in [(1, true), (5, true), (6, false)] {
         assert_eq!(details.read(ListingId(id)).await.unwrap().is_some(), is_there, "{id}");

@@ -111,7 +111,7 @@ impl Queue {
         self.waiting.lock().len() > MOST || self.bytes.load(Ordering::Relaxed) > MOST_BYTES
     }
 
-    /// Whether so many wait that no more are taken: clients go on asking for others while the disk stands still.
+    /// Whether arrivals are dropped: clients go on asking for details while the disk stands still.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.lock().len() > 2 * MOST || self.bytes.load(Ordering::Relaxed) > 2 * MOST_BYTES
     }

@@ -22,8 +22,7 @@ const WINDOW: u64 = 256 * 1024;
 
 /// The least that a held piece counts, in bytes: its place and its allocation cost as much.
 const SLOT: u64 = 256;
-/// A shorter piece is copied, in bytes: it may hold on to a far larger buffer, which nobody counts. Reads of the wire begin
-/// with half of it.
+/// A shorter piece is copied, in bytes: it may keep a far larger buffer of the wire in memory, which nobody counts.
 const COPIED: usize = 16 << 10;
 
 /// How long, in all, the other readers of a body that is only passed on wait for one.

@@ -134,8 +134,8 @@ impl Scan {
         for field in bytes[self.request_line.end..self.seen].split_inclusive(|byte| *byte == b'\n') {
             let value = field.split_at_checked(5).filter(|(name, _)| name.eq_ignore_ascii_case(b"host:"));
             let value = value.map(|(_, value)| value.trim_ascii_end());
-            // A value with a control character stays, so that the request is refused. So does a second `Host`: the head
-            // would grow with each.
+            // A value with a control character stays, so that the request is refused. A second `Host` stays, too: if each
+            // became the authority, the head would have no bound.
             let is_text = |value: &[u8]| value.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control());
             let is_replaced = !has_host && value.is_some_and(is_text);
             has_host |= value.is_some();

@@ -29,8 +29,8 @@ use super::gate::{Arrival, Gate, PREFACE};
 
 /// How long a connection may take, in all, until its first bytes of HTTP.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Hellos that are answered at once; further ones wait, within the deadline. Only the work counts, which takes at most a
-/// millisecond, not the time for which the client is waited for before and after it.
+/// Hellos that are answered at the same time; further ones wait, within the deadline. A place is held for the work alone, a few
+/// milliseconds at most, and not while the server waits for the client.
 const AT_ONCE: usize = 32;
 /// The share of one household in it.
 const SHARE: usize = 2;
@@ -85,7 +85,7 @@ impl TlsGate {
         hello(&mut tcp).await?;
         let place = self.handshakes.take(self.gate.counts_for(peer), 1).await?;
         let mut handshake = pin!(pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)));
-        // The hello is here and is answered at once: what is left waits for the client.
+        // The hello is here, so the first poll answers it. From then on the server waits for the client.
         let answered = at_once(&mut handshake).await;
         drop(place);
         let handshake = if let Some(ended) = answered { ended } else { handshake.await };

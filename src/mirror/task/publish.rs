@@ -302,8 +302,8 @@ pub(super) fn changed(before: &Dataset, after: &Dataset) -> Vec<ChangedPart> {
     listings.take(Flips::MOST).chain(taxonomies).collect()
 }
 
-/// Whether a listing that changed was modified before the instant for which `before` was confirmed without that, and so
-/// little before it that a cache may have hidden it.
+/// Whether `before` lacks a change that is older than the instant for which it was confirmed, but not older than a cache can
+/// hide.
 pub(super) fn has_missed(before: &Snapshot, after: &Dataset, changed: &[ChangedPart], cache_ttl: Duration) -> bool {
     let most_ms = i64::try_from(cache_ttl.as_millis()).unwrap_or(i64::MAX);
     // Clocks differ a little, and what is modified shows a little later.

@@ -72,6 +72,23 @@ impl Rig {
 }
 
 #[tokio::test]
+async fn tables_of_details_hold_up_no_other_file() {
+    let rig = Rig::new();
+    rig.publish("word");
+    let mut tables = Vec::new();
+    for last in 2..4 {
+        let other = Some(IpAddr::from([127, 0, 0, last]));
+        tables.push(rig.dumps.0.opening_details.take(other, 1).await.unwrap());
+    }
+    let table = rig.dumps.choose(DumpKind::DetailsCsv, FileQuery::default(), CLIENT).await.unwrap();
+    let mut opening = Box::pin(table.open(Coding::Identity, None));
+    assert!(futures_util::poll!(opening.as_mut()).is_pending(), "it waits for its turn");
+    rig.begun().await;
+    drop(tables);
+    assert!(opening.await.is_ok());
+}
+
+#[tokio::test]
 async fn a_replaced_snapshot_is_sent_for_a_minute_and_then_its_downloads_end_visibly() {
     let rig = Rig::new();
     rig.publish("old");
