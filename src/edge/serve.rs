@@ -63,6 +63,20 @@ fn announced(head: &RequestHeader) -> Option<usize> {
     head.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// What a request that waits counts beside its head, in bytes: its task, and a small answer that may come for it.
+const WAITS: usize = 40 << 10;
+/// What each field counts beside its name and value, in bytes.
+const FIELD: usize = 64;
+/// In so many forms the target of a request that waits for the origin is held: as it came, parsed, canonical, as a key, joined
+/// with the origin's address.
+const FORMS: usize = 8;
+
+/// What a request counts while it waits, in bytes.
+fn weight(request: &RequestHeader) -> usize {
+    let fields = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    WAITS + FORMS * request.raw_path().len() + fields.sum::<usize>()
+}
+
 // READ_TIMEOUT restarts with each read, so that it alone would let a client send byte by byte for hours.
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);

@@ -4,9 +4,9 @@
 //! more CPU than making them, and pushes out hot replies. An answer of the origin that was purged while it was on its way
 //! does not enter the cache ([`Asking`]). Callers: [`crate::data::cache`], [`crate::edge::proxy`].
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -80,57 +80,52 @@ impl Recent<Monotonic> {
     }
 }
 
-/// In so many groups, resources are purged together.
-const GROUPS: usize = 1024;
-
-/// Purges of answers on their way, and the order of requests; cheap to clone.
-#[derive(Clone)]
+/// The requests to the origin that are under way; cheap to clone.
+#[derive(Clone, Default)]
 pub(super) struct UnderWay {
-    /// By group of resources: a client that purges one resource must not keep all others out of the cache.
-    purges: Arc<[AtomicU64]>,
-    /// Nobody can choose two resources of one group.
+    open: Arc<Mutex<OpenRequests>>,
+    /// Nobody can choose two resources with the same hash.
     seed: foldhash::quality::RandomState,
-    /// How many requests were made.
-    made: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct OpenRequests {
+    made: u64,
+    /// By number: the hash of the resource, and whether the answer was purged before it arrived.
+    by_number: HashMap<u64, (u64, bool)>,
 }
 
 /// A request to the origin, from before it is sent until its answer is stored or not. Its answer is not cached if it was
 /// purged meanwhile, and does not replace the answer to a later request.
 pub struct Asking {
     under_way: UnderWay,
-    group: usize,
-    /// Purges of the group when the request was made.
-    purges: u64,
     number: u64,
-}
-
-impl Default for UnderWay {
-    fn default() -> Self {
-        let purges = (0..GROUPS).map(|_| AtomicU64::default()).collect();
-        Self { purges, seed: foldhash::quality::RandomState::default(), made: Arc::default() }
-    }
 }
 
 impl UnderWay {
     pub(super) fn begin(&self, key: &Key) -> Asking {
-        let group = self.group(key);
-        let purges = self.purges[group].load(Ordering::SeqCst);
-        Asking { under_way: self.clone(), group, purges, number: self.made.fetch_add(1, Ordering::SeqCst) }
-    }
-
-    fn group(&self, key: &Key) -> usize {
-        self.seed.hash_one(key) as usize % GROUPS
+        let resource = self.seed.hash_one(key);
+        let mut open = self.open.lock();
+        open.made += 1;
+        let number = open.made;
+        open.by_number.insert(number, (resource, false));
+        Asking { under_way: self.clone(), number }
     }
 
     /// The answers on their way to one resource's requests are not to be cached.
     pub(super) fn purge(&self, key: &Key) {
-        self.purges[self.group(key)].fetch_add(1, Ordering::SeqCst);
+        let purged = self.seed.hash_one(key);
+        self.purge_where(|resource| resource == purged);
     }
 
     /// No answer on its way is to be cached.
     pub(super) fn purge_all(&self) {
-        for purges in &*self.purges {
-            purges.fetch_add(1, Ordering::SeqCst);
+        self.purge_where(|_| true);
+    }
+
+    fn purge_where(&self, is_meant: impl Fn(u64) -> bool) {
+        for (resource, is_purged) in self.open.lock().by_number.values_mut() {
+            *is_purged |= is_meant(*resource);
         }
     }
 }
@@ -138,12 +133,18 @@ impl UnderWay {
 impl Asking {
     /// Whether the answer was purged before it arrived.
     pub(super) fn is_purged(&self) -> bool {
-        self.under_way.purges[self.group].load(Ordering::SeqCst) != self.purges
+        self.under_way.open.lock().by_number.get(&self.number).is_none_or(|(_, is_purged)| *is_purged)
     }
 
     /// Its place in the order of all requests.
     pub(super) const fn number(&self) -> u64 {
         self.number
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.under_way.open.lock().by_number.remove(&self.number);
     }
 }
 

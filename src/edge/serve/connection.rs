@@ -32,7 +32,7 @@ use crate::tasks::at_once;
 use super::connections::Connection;
 use super::request_head::UnreadHead;
 use super::write::{Ahead, Broken};
-use super::{Incoming, Public, request_head, view, write};
+use super::{Incoming, Public, request_head, view, weight, write};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -192,6 +192,10 @@ impl Http1<'_, '_> {
             Ok(Decided::Answered { answer, info }) => (answer, info),
             Err(slow) => return self.refuse(session.into_inner(), slow.into()).await,
             Ok(Decided::Passes { proxy, target, mut info, limit }) => {
+                let _waits = backlog.wait(weight(session.req_header()));
+                if backlog.is_overdrawn() {
+                    return self.refuse(session.into_inner(), Slow.into()).await;
+                }
                 session.set_read_timeout(Some(READ_TIMEOUT));
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
                 session.set_total_drain_timeout(Some(READ_TIMEOUT));

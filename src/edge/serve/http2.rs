@@ -35,7 +35,7 @@ use crate::tasks::at_once;
 use super::connection::{HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::Connection;
 use super::write::{Ahead, Broken, pieces};
-use super::{Incoming, Public, connections, view};
+use super::{Incoming, Public, WAITS, connections, view, weight};
 use outbox::Outbox;
 
 /// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
@@ -46,10 +46,6 @@ const IN_WORK: usize = 2 * STREAMS as usize;
 const MALFORMED: usize = 32;
 /// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
-/// What a request that waits counts beside its head, in bytes: its task, and a small answer that may come for it.
-const WAITS: usize = 40 << 10;
-/// What each field counts beside its name and value, in bytes.
-const FIELD: usize = 64;
 
 /// Serves a connection to its end. `begun`: what was read of it before. When the server begins to stop, it answers its
 /// open streams and then closes; when `leave` completes, it closes as soon as it is idle.
@@ -253,8 +249,7 @@ impl Exchange {
 
     /// What it counts while it waits, in bytes.
     fn weight(&self) -> usize {
-        let fields = self.request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-        WAITS + self.request.raw_path().len() + fields.sum::<usize>() + trailers(&self.body)
+        weight(&self.request) + trailers(&self.body)
     }
 
     /// Sends an answer that is complete, and records it; `info`: `None` if it is recorded.

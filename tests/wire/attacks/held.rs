@@ -1,12 +1,14 @@
 //! One client makes requests wait over HTTP/2: for the limit, and for the origin.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::floods::{END_HEADERS, END_STREAM, begin, frame, frames, peak, request};
+use crate::client::connect_from;
+use crate::floods::{END_HEADERS, END_STREAM, begin, begin_from, frame, frames, peak, request};
 use crate::harness::{Script, Setup, Upstream, wait_until};
 
 const LIST: &str = "/api/listings.json";
@@ -93,4 +95,71 @@ async fn requests_that_wait_for_the_origin_stop_no_others() {
     begun(4, &[HEADERS], &mut open).await;
     gate.add_permits(200);
     begun(204, &[HEADERS], &mut open).await;
+}
+
+/// So long is a target, in bytes: `/api/x/yyy...` and a number.
+const LONG: usize = 40_000;
+
+fn long_target(number: u32) -> String {
+    format!("/api/x/{number:y>width$}", width = LONG - "/api/x/".len())
+}
+
+fn long_request(stream: u32) -> Vec<u8> {
+    // `:path` as a literal, its length in the form of RFC 7541 §5.1.
+    let length = LONG - 127;
+    let path = [4, 127, 128 | (length % 128) as u8, 128 | (length / 128 % 128) as u8, (length / 16_384) as u8];
+    let target = long_target(stream);
+    let [first, second, third] = [0, 16_000, 32_000].map(|at| &target.as_bytes()[at..LONG.min(at + 16_000)]);
+    let head = [&[0x82, 0x86, 1, 11][..], b"mirror.test", &path, first].concat();
+    [
+        frame(HEADERS, END_STREAM, stream, &head),
+        frame(CONTINUATION, 0, stream, second),
+        frame(CONTINUATION, END_HEADERS, stream, third),
+    ]
+    .concat()
+}
+
+/// They take several times their length, and are for paths that no snapshot covers.
+#[tokio::test]
+async fn long_targets_that_wait_for_the_origin_count_for_their_household() {
+    /// 186 of them are the 64 MiB of a household.
+    const CLIENTS: u32 = 220;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = gate.clone();
+    let origin = Upstream::start(move |_| Script::new(200, "late").held_by(&held)).await;
+    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "60s").alone().start().await;
+    let mut open = Vec::new();
+    for number in 0..CLIENTS {
+        let mut stream = connect_from(Ipv4Addr::LOCALHOST, server.public).await;
+        let request = format!("GET {} HTTP/1.1\r\nhost: mirror.test\r\n\r\n", long_target(number));
+        stream.write_all(request.as_bytes()).await.unwrap();
+        open.push((stream, Vec::new()));
+    }
+    let mut answered = async |count: usize| {
+        let mut refused = 0;
+        wait_until(&format!("{count} are answered"), || {
+            for (stream, received) in &mut open {
+                while stream.try_read_buf(received).is_ok_and(|read| read > 0) {}
+            }
+            let is_refused =
+                |(_, received): &&(_, Vec<u8>)| String::from_utf8_lossy(received).contains("have not been read");
+            refused = open.iter().filter(is_refused).count();
+            let answered = open.iter().filter(|(_, received)| !received.is_empty()).count();
+            async move { answered >= count }
+        })
+        .await;
+        refused
+    };
+    answered(20).await;
+    gate.add_permits(CLIENTS as usize);
+    let refused = answered(CLIENTS as usize).await;
+    assert!((20..60).contains(&refused), "{refused} were refused");
+    gate.forget_permits(CLIENTS as usize);
+    let mut stream = begin_from(Ipv4Addr::new(127, 0, 0, 2), &server, &[]).await;
+    for nth in 0..128 {
+        stream.write_all(&long_request(2 * nth + 1)).await.unwrap();
+    }
+    // 46 of them are the 16 MiB of a connection.
+    begun(70, &[RST_STREAM], &mut [(stream, Vec::new())]).await;
+    server.ok("/livez").await;
 }
