@@ -67,9 +67,9 @@ fn announced(head: &RequestHeader) -> Option<usize> {
 const WAITS: usize = 40 << 10;
 /// What each field counts beside its name and value, in bytes.
 const FIELD: usize = 64;
-/// In so many forms the target of a request that waits for the origin is held: as it came, parsed, canonical, as a key, joined
+/// So many times the target of a request that waits for the origin is held (measured): as it came, parsed, as a key, joined
 /// with the origin's address.
-const FORMS: usize = 8;
+const FORMS: usize = 11;
 
 /// What a request counts while it waits, in bytes.
 fn weight(request: &RequestHeader) -> usize {

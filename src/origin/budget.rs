@@ -37,19 +37,29 @@ const SLOW_WRITE: Duration = Duration::from_secs(10);
 const BEHIND: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}; try again in {} s", if *paused { "requests to the origin are paused" } else { "the request budget of the origin is used up" }, retry_after.as_secs())]
+#[error("{reason}; try again in {} s", retry_after.as_secs())]
 pub struct Spent {
     /// When another try makes sense.
     pub retry_after: Duration,
-    /// Whether the budget pauses, because the origin asked for it or fails.
-    pub paused: bool,
-    /// Whether it is the limit on requests in bytes that a client chose.
-    pub is_of_odd: bool,
+    pub reason: Reason,
+}
+
+/// Why the origin is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    #[error("the request budget of the origin is used up")]
+    UsedUp,
+    #[error("requests to the origin are paused, because it fails or asked for a pause")]
+    Paused,
+    #[error("odd values are forwarded two a minute for each client, and in a tenth of the request budget")]
+    Odd,
+    #[error("the request got no turn in time: others wait for the origin, too")]
+    NoTurn,
 }
 
 impl Spent {
     pub const fn soon() -> Self {
-        Self { retry_after: Duration::from_secs(1), paused: false, is_of_odd: false }
+        Self { retry_after: Duration::from_secs(1), reason: Reason::NoTurn }
     }
 }
 
@@ -199,7 +209,7 @@ impl Budget {
     pub async fn acquire_spare(&self, client: Option<IpAddr>) -> Result<Permit, Spent> {
         let household = client.map(|client| self.household(client));
         let taken = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(household, now));
-        let slot = taken.map_err(|retry_after| Spent { retry_after, is_of_odd: true, ..Spent::soon() })?;
+        let slot = taken.map_err(|retry_after| Spent { retry_after, reason: Reason::Odd })?;
         let permit = Permit::unused(&self.dispatcher, slot);
         self.recorded(Some(self.dispatcher.now())).await?;
         Ok(permit.sent())

@@ -8,11 +8,14 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Method, Version};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use tracing::Level;
 
@@ -51,7 +54,17 @@ impl AccessLog {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    // Without NONBLOCK, opening a FIFO waits for a reader. With it, writing would not wait for one that is slow.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().append(true).create(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::NXIO.raw_os_error() => {
+            io::Error::new(io::ErrorKind::NotConnected, "it is a socket, or a FIFO that no program reads")
+        }
+        _ => error,
+    })?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// The most bytes of a target, and of another field. The rest is cut off.
@@ -199,6 +212,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let unread = AccessLog::open(Some(&pipe), true).map(drop).unwrap_err();
+        assert_eq!(unread.to_string(), "it is a socket, or a FIFO that no program reads");
         // Reading and writing, so that opening does not wait; nobody reads.
         let held = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         let log = AccessLog::open(Some(&pipe), true).unwrap();

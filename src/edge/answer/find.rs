@@ -235,14 +235,7 @@ pub(crate) fn failed(error: &AskError) -> Problem {
         return Problem::bad_origin_answer(&what);
     }
     let why = match error {
-        AskError::Spent(spent) if spent.paused => {
-            "Requests to the origin are paused, because it fails or asked for a pause".to_owned()
-        }
-        AskError::Spent(spent) if spent.is_of_odd => {
-            "Odd values are forwarded two a minute for each client, and in a tenth of the request budget of the origin"
-                .to_owned()
-        }
-        AskError::Spent(_) => "The request budget of the origin is used up".to_owned(),
+        AskError::Spent(spent) => format!("The origin is not asked now: {}", spent.reason),
         AskError::Status { status, .. } => format!("The origin answered {status}"),
         AskError::Timeout { .. } => "The origin did not answer in time".to_owned(),
         _ => "The origin is unreachable".to_owned(),

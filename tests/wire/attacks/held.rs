@@ -122,8 +122,8 @@ fn long_request(stream: u32) -> Vec<u8> {
 /// They take several times their length, and are for paths that no snapshot covers.
 #[tokio::test]
 async fn long_targets_that_wait_for_the_origin_count_for_their_household() {
-    /// 186 of them are the 64 MiB of a household.
-    const CLIENTS: u32 = 220;
+    /// 139 of them are the 64 MiB of a household.
+    const CLIENTS: u32 = 180;
     let gate = Arc::new(Semaphore::new(0));
     let held = gate.clone();
     let origin = Upstream::start(move |_| Script::new(200, "late").held_by(&held)).await;
@@ -159,7 +159,7 @@ async fn long_targets_that_wait_for_the_origin_count_for_their_household() {
     for nth in 0..128 {
         stream.write_all(&long_request(2 * nth + 1)).await.unwrap();
     }
-    // 46 of them are the 16 MiB of a connection.
+    // 34 of them are the 16 MiB of a connection.
     begun(70, &[RST_STREAM], &mut [(stream, Vec::new())]).await;
     server.ok("/livez").await;
 }
