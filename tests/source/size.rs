@@ -19,7 +19,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("clock", 308),
     ("config", 2_507),
     ("data", 10_333),
-    ("edge", 12_827),
+    ("edge", 12_834),
     ("fleet", 3_250),
     ("lib", 19),
     ("main", 6),

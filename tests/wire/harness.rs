@@ -117,7 +117,7 @@ pub async fn quickest(mut something: impl AsyncFnMut()) -> Duration {
 /// A pause between the requests of a client that loads a server for as long as something takes: the load is there, and
 /// leaves the processors to other tests.
 pub async fn breath() {
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
 /// How many cases of a table run at once.

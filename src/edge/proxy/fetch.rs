@@ -17,8 +17,8 @@ use crate::protocol::cache_status::{CacheOutcome, Forwarded};
 use crate::protocol::caching::{Allowed, Purpose, Vary, end_to_end, invalidated, missed, onward};
 
 use super::request::{
-    Endpoint, FetchOutcome, Head, ProxyAnswer, ProxyRequest, Waiting, and_these, failed_for, is_of_another, sent,
-    tells_of_the_resource, told,
+    Endpoint, FetchOutcome, Head, ProxyAnswer, ProxyRequest, Waiting, and_these, asked_for, failed_for, is_of_another,
+    sent, tells_of_the_resource, told,
 };
 use super::spool::Spool;
 use super::{Proxy, Reason};
@@ -85,15 +85,13 @@ impl Proxy {
                 Err(error) => error,
             },
             Endpoint::Unknown => {
-                match inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim.clone()).await {
+                let came = inner.upstream.send(question.sending(sent.clone(), asker.clone()), interim.clone()).await;
+                match came.and_then(|arrived| asked_for(arrived, &sent)) {
                     Ok(arrived) if is_of_another(question, kept.as_deref(), &arrived) => {
-                        if !fetch.unconditional {
-                            drop(arrived);
-                            fetch.unconditional = true;
-                            // Once: then the request has no conditions.
-                            return Box::pin(self.fetch(fetch, waiting, interim)).await;
-                        }
-                        AskError::nonsense("the request", "a 304 without conditions")
+                        drop(arrived);
+                        // Once: a 304 without conditions is an error.
+                        fetch.unconditional = true;
+                        return Box::pin(self.fetch(fetch, waiting, interim)).await;
                     }
                     Ok(arrived) => {
                         let whole =

@@ -230,6 +230,18 @@ pub(super) fn sent(
     fields
 }
 
+/// An error for what the request did not ask for: a 304 without conditions, a part without a range (RFC 9110 §15.4.5,
+/// §15.3.7).
+pub(super) fn asked_for(arrived: Arrived, sent: &HeaderMap) -> Result<Arrived, AskError> {
+    let has = |name: HeaderName| sent.contains_key(name);
+    let unasked = match arrived.status {
+        StatusCode::NOT_MODIFIED if !has(IF_NONE_MATCH) && !has(IF_MODIFIED_SINCE) => "a 304 without conditions",
+        StatusCode::PARTIAL_CONTENT if !has(RANGE) => "a part without a range",
+        _ => return Ok(arrived),
+    };
+    Err(AskError::nonsense("the request", unasked))
+}
+
 /// Whether a 304 is about another answer than the stored one, which then must be asked for without conditions (RFC 9111
 /// §4.3.4).
 pub(super) fn is_of_another(question: &ProxyRequest, kept: Option<&Stored>, arrived: &Arrived) -> bool {

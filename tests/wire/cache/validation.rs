@@ -11,6 +11,13 @@ scenes! {
         GET $target > 200 [2]
     "#
 
+    what_nobody_asked_for_is_no_answer: r#"
+        with method: GET || HEAD
+        with answer: 304 || 206
+        $method /api/x < $answer | etag: "1" > 502
+        $method /api/x < 200 1 | cc: max-age=60 > 200
+    "#
+
     a_tag_that_came_with_two_bodies_is_not_used: r#"
         GET /api/x < 200 1 | cc: max-age=0 | etag: "same" > 200 1
         GET /api/x ? if-none-match: "same" < 200 2 | cc: max-age=0 | etag: "same" > 200 2

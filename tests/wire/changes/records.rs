@@ -250,10 +250,15 @@ async fn a_detail_that_alone_has_changed_is_a_change_and_a_confirmed_one_is_none
     let told = copy.follow(&server).await;
     assert!(told.is_empty(), "{told:?}");
     origin.edit(|world| assert!(world.change_detail(id)));
-    let mut told = Vec::new();
-    while told.is_empty() {
-        told = copy.follow(&server).await;
-    }
+    let told = until("the change is told", || {
+        let mut next = copy.clone();
+        let server = &server;
+        async move {
+            let told = next.follow(server).await;
+            (!told.is_empty()).then_some((next, told))
+        }
+    });
+    let (copy, told) = told.await;
     assert_eq!((told.len(), ids(&told, "changed")), (1, vec![id]), "{told:?}");
     assert_eq!(copy.details[&id], origin.texts_of(id).unwrap().1);
     assert_eq!(server.ok(&format!("/api/listings/{id}.json")).await.text(), copy.details[&id]);
