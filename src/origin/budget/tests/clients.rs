@@ -107,7 +107,7 @@ async fn under_overload_the_whole_budget_is_used() {
                         permit.answered();
                         given.push(start.elapsed().as_secs() / 60);
                     }
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 given
             })

@@ -38,6 +38,8 @@ struct Simulation {
     now: u64,
     /// Each waiting ticket, and since when.
     waiting: BTreeMap<u64, (Class, Option<u8>, u64)>,
+    /// How many tickets of each kind wait.
+    many: BTreeMap<(Class, Option<u8>), usize>,
     /// Ends of requests on the wire, with their slots.
     wire: Vec<(u64, usize, Class, Option<u8>)>,
     granted: Vec<Granted>,
@@ -47,18 +49,27 @@ impl Simulation {
     fn new(seed: u64) -> Self {
         let state = BudgetState::new(Some(Window::new(LIMIT)), None, Duration::ZERO, Monotonic::from_nanos(0));
         let rng = StdRng::seed_from_u64(seed);
-        Self { state, rng, now: 1, waiting: BTreeMap::new(), wire: Vec::new(), granted: Vec::new() }
+        Self {
+            state,
+            rng,
+            now: 1,
+            waiting: BTreeMap::new(),
+            many: BTreeMap::new(),
+            wire: Vec::new(),
+            granted: Vec::new(),
+        }
     }
 
     fn ask(&mut self, class: Class, client: Option<u8>) {
         let address = client.map(|last| IpAddr::from([10, 0, 0, last]));
         let ticket = self.state.queue.push(Waiting { class, client: address, wanted: None, until: None });
         self.waiting.insert(ticket, (class, client, self.now));
+        *self.many.entry((class, client)).or_default() += 1;
     }
 
     /// Keeps `many` of a kind waiting; `with_wire` counts those on the wire, too.
     fn keep(&mut self, class: Class, client: Option<u8>, many: usize, with_wire: bool) {
-        let waiting = self.waiting.values().filter(|one| (one.0, one.1) == (class, client)).count();
+        let waiting = self.many.get(&(class, client)).copied().unwrap_or_default();
         let wire = self.wire.iter().filter(|one| with_wire && (one.2, one.3) == (class, client)).count();
         for _ in waiting + wire..many {
             self.ask(class, client);
@@ -78,6 +89,7 @@ impl Simulation {
         while let Some((lane, ticket)) = self.state.chosen(at(now)) {
             let slot = self.state.give((lane, ticket), at(now)).unwrap();
             let (class, client, since) = self.waiting.remove(&ticket).unwrap();
+            *self.many.get_mut(&(class, client)).unwrap() -= 1;
             self.wire.push((now + self.rng.random_range(20..800), slot, class, client));
             self.granted.push(Granted { ms: now, class, client, waited: now - since });
         }
@@ -201,6 +213,7 @@ fn nobody_waits_for_ever_when_the_crawl_is_done() {
             }
             stays
         });
+        simulation.many.retain(|kind, _| kind.0 != Class::Client);
         let alone = simulation.now + 2 * MINUTE;
         simulation.run(10, false, false, false);
         let (least, most) = simulation.extremes(1, alone, simulation.now, |one| one.class == Class::Background);
