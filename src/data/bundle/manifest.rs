@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::api::form::ListForm;
+use crate::api::hash::Digest;
 use crate::api::json;
 use crate::api::listing::DetailState;
 use crate::api::taxonomy::VolatileKeys;
@@ -50,6 +51,9 @@ pub struct Base {
     pub changed: u64,
     /// Listings that only the base has.
     pub removed: u64,
+    /// In a chain: the digest of the bundle before. Without it, the same change twice would have the same digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -91,6 +91,7 @@ impl World {
             evidence: Some(&self.evidence),
             verdicts: self.verdicts.as_ref(),
             base: base.map(|base| &base.content),
+            follows: None,
             coverage: Self::counts(&self.details),
             details: Self::counts(details),
             level: LEVEL,

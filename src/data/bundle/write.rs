@@ -31,6 +31,8 @@ pub(crate) struct Export<'a> {
     pub verdicts: Option<&'a Told>,
     /// The base of a delta; `None`: a full bundle.
     pub base: Option<&'a Content>,
+    /// As [`Base::digest`].
+    pub follows: Option<Digest>,
     /// Number of stored details of the snapshot's listings.
     pub coverage: Counts,
     /// How many of them are to be written: all, but for a delta.
@@ -96,7 +98,7 @@ fn manifest_of(export: &Export<'_>, before: Option<&Hashes>) -> Manifest {
         }
         let listings = base.summaries.len() as u64;
         let removed = (listings + added).saturating_sub(content.summaries.len() as u64);
-        Base { snapshot: base.id(), listings, added, changed, removed }
+        Base { snapshot: base.id(), listings, added, changed, removed, digest: export.follows }
     });
     Manifest {
         program: concat!("grandstand ", env!("CARGO_PKG_VERSION")).to_owned(),

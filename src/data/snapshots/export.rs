@@ -27,8 +27,9 @@ const TRIES: u32 = 5;
 /// Details in ascending id order.
 type Known = Vec<ExportedDetail>;
 
-/// What a delta builds on, and up to where its holder has the changes of details; outer `None`: his details are unknown.
-type Base<'a> = (&'a Dataset, Option<Option<ChangePosition>>);
+/// What a delta builds on, up to where its holder has the changes of details (outer `None`: his details are unknown), and
+/// the bundle before it in a chain.
+type Base<'a> = (&'a Dataset, Option<Option<ChangePosition>>, Option<Digest>);
 
 /// How many details of a data set there are.
 type Count<'a> = &'a dyn Fn(&Dataset) -> Counts;
@@ -80,7 +81,7 @@ impl Snapshots {
             Some(base) => self.store().mark(exported(&base.dataset.id))?,
             None => None,
         };
-        let base = base.as_ref().map(|base| (&*base.dataset, before.map(|mark| mark.place)));
+        let base = base.as_ref().map(|base| (&*base.dataset, before.map(|mark| mark.place), None));
         let exported = self.write_bundle(out, &served, base, Some(&served.dataset.evidence()), None, hold)?;
         let (mirrored, of) = (exported.written.manifest.coverage.all(), served.dataset.len() as u64);
         if complete && mirrored < of {
@@ -99,16 +100,16 @@ impl Snapshots {
         &self,
         out: &mut File,
         served: &Snapshot,
-        base: Option<(&SnapshotId, Option<ChangePosition>)>,
+        base: Option<(&SnapshotId, Digest, Option<ChangePosition>)>,
         keeps_evidence: bool,
         count: Count<'_>,
     ) -> Result<Exported, SnapshotsError> {
         let hold = Hold::on(self, served.seq);
         let base = match base {
-            Some((snapshot, since)) => Some((self.load(snapshot.as_str())?, since)),
+            Some((snapshot, digest, since)) => Some((self.load(snapshot.as_str())?, digest, since)),
             None => None,
         };
-        let base = base.as_ref().map(|(base, since)| (&*base.dataset, Some(*since)));
+        let base = base.as_ref().map(|(base, digest, since)| (&*base.dataset, Some(*since), Some(*digest)));
         let evidence = served.dataset.evidence();
         let evidence = (base.is_none() || !keeps_evidence || evidence.is_empty()).then_some(&evidence);
         self.write_bundle(out, served, base, evidence, Some(count), hold)
@@ -127,7 +128,7 @@ impl Snapshots {
     ) -> Result<Exported, SnapshotsError> {
         let told = self.verdicts().table().told();
         let lost = RefCell::new(Lost::new());
-        let is_exact = base.is_none_or(|(_, since)| since.is_some());
+        let is_exact = base.is_none_or(|(_, since, _)| since.is_some());
         let mut tries = 0;
         loop {
             // Before the details are listed: those that change later come with the next delta.
@@ -138,7 +139,8 @@ impl Snapshots {
                 meta: &served.meta,
                 evidence,
                 verdicts: Some(&told).filter(|told| **told != Told::default()),
-                base: base.map(|(base, _)| &base.content),
+                base: base.map(|(base, ..)| &base.content),
+                follows: base.and_then(|(.., digest)| digest),
                 coverage,
                 details: counts(&wanted),
                 level: bundle::LEVEL,
@@ -166,7 +168,7 @@ impl Snapshots {
                     drop(buffered);
                     // Before the export is recorded: later deltas build on this file.
                     out.sync_all().map_err(WriteError::Io)?;
-                    let base = base.map(|(base, _)| base.id.clone());
+                    let base = base.map(|(base, ..)| base.id.clone());
                     let is_whole = self.store().damage().is_none();
                     return Ok(Exported { written, base, place, is_exact, is_whole, _hold: hold });
                 }
@@ -183,7 +185,7 @@ impl Snapshots {
         lost: &Lost,
     ) -> Result<(Known, Counts), SnapshotsError> {
         let lacking = match base {
-            Some((base, Some(since))) => Some(self.lacking(dataset, base, since, lost)?),
+            Some((base, Some(since), _)) => Some(self.lacking(dataset, base, since, lost)?),
             _ => None,
         };
         // Counted later: details arrive meanwhile.
@@ -194,7 +196,7 @@ impl Snapshots {
         }
         let mut known = self.known(dataset, lost)?;
         let coverage = counts(&known);
-        if let Some((base, None)) = base {
+        if let Some((base, None, _)) = base {
             // Its holder may lack every new or changed listing.
             let hash_in = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
             known.retain(|detail| hash_in(base, detail.id) != hash_in(dataset, detail.id));

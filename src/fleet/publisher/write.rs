@@ -171,13 +171,13 @@ impl Publisher {
         let (snapshots, served) = (self.snapshots.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.data_dir.clone());
         let details = self.details.clone();
-        let base = base.map(|Chain { head, position, .. }| (head.end().digest, head.snapshot.clone(), *position));
+        let base = base.map(|Chain { head, position, .. }| (head.snapshot.clone(), head.end().digest, *position));
         blocking(move || {
             // So that they can be exported. Failures of the disk are reported elsewhere.
             details.flush();
             let mut file = nameless(&data_dir)?;
             let count = |dataset: &Dataset| details.counts(dataset);
-            let after = base.as_ref().map(|(_, snapshot, position)| (snapshot, *position));
+            let after = base.as_ref().map(|(snapshot, digest, position)| (snapshot, *digest, *position));
             let link = snapshots.export_link(&mut file, &served, after, keeps_evidence, &count)?;
             let mut hasher = blake3::Hasher::new();
             file.rewind()?;
@@ -188,7 +188,7 @@ impl Publisher {
             file.rewind()?;
             let hash = FileHash { bytes: link.written.bytes, blake3: hasher.finalize().into() };
             let snapshot = served.dataset.id.clone();
-            let named = NamedBundle::new(base.map(|(digest, ..)| digest), link.written.digest, snapshot, hash);
+            let named = NamedBundle::new(base.map(|(_, digest, _)| digest), link.written.digest, snapshot, hash);
             Ok(Made { file, named, signature, link })
         })
         .await

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::hash::Digest;
 
 #[test]
 fn what_is_bundled_comes_out_as_it_was() {
@@ -47,6 +48,19 @@ fn progress_is_told_in_bytes_up_to_the_end() {
     Bundle::open(Cursor::new(&bytes), &mut |done, of| seen.push((done, of))).unwrap();
     let all = bytes.len() as u64;
     assert!(seen.is_sorted() && seen.last() == Some(&(all, all)), "{seen:?}");
+}
+
+/// Whoever stands at one of them lacks what came between.
+#[test]
+fn the_same_change_at_two_places_of_a_chain_has_two_digests() {
+    let (old, new) = (World::of(1..60), World::of(1..61));
+    let digest = |follows| {
+        let export = Export { follows, ..new.export(Some(&old), &BTreeMap::new()) };
+        write(Vec::new(), &export, std::iter::empty::<Result<_, Infallible>>()).unwrap().digest
+    };
+    let places = [None, Some(Digest([1; 32])), Some(Digest([2; 32]))];
+    assert_eq!(places.map(digest).into_iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
+    assert_eq!(places.map(digest), places.map(digest));
 }
 
 #[test]

@@ -91,8 +91,8 @@ fn marks_go_with_the_journal_and_kept_snapshots() {
 /// Writes a link as a publisher does, after `base`. `meanwhile` happens after its details were listed.
 fn publish(rig: &Rig, base: Option<&Digest>, meanwhile: &dyn Fn()) -> Opened {
     let (mut file, served) = (tempfile::tempfile().unwrap(), rig.snapshots.current().get().unwrap());
-    let base = base.map(|base| after(rig, base));
-    let base = base.as_ref().map(|(snapshot, place)| (snapshot, *place));
+    let base = base.map(|base| (after(rig, base), *base));
+    let base = base.as_ref().map(|((snapshot, place), base)| (snapshot, *base, *place));
     let coverage = |_: &Dataset| {
         meanwhile();
         Counts::default()
@@ -198,13 +198,17 @@ fn details_that_change_while_a_bundle_is_written_come_with_the_next_one() {
     let next = publish(&rig, Some(&delta.bundle.digest()), &|| {});
     assert_eq!(unsent(&next), Unsent::Nothing);
     assert_eq!([&full, &delta, &next].map(details), [vec![1, 2, 3], vec![1], vec![1, 3]]);
-    let (end, place) = after(&rig, &next.bundle.digest());
+    let last = next.bundle.digest();
+    let (end, place) = after(&rig, &last);
     rig.snapshots.heal().unwrap();
     assert_eq!(rig.snapshots.unsent_details(&served, place).unwrap(), Unsent::Others, "it is not known");
-    let unknown =
-        rig.snapshots.export_link(&mut tempfile::tempfile().unwrap(), &served, Some((&end, place)), false, &|_| {
-            Counts::default()
-        });
+    let unknown = rig.snapshots.export_link(
+        &mut tempfile::tempfile().unwrap(),
+        &served,
+        Some((&end, last, place)),
+        false,
+        &|_| Counts::default(),
+    );
     assert!(unknown.is_err_and(|error| export::lacks_base(&error)));
 }
 
