@@ -371,11 +371,11 @@ impl Copies {
             _ => (new_since_ms, until_ms),
         };
         // A body without its broken listings is asked for again in full: so it is noticed after a restart, too.
-        let Validators { mut etag, mut last_modified } =
-            if broken == 0 { answer.validators() } else { Validators::default() };
+        let validators = if broken == 0 { answer.validators() } else { Validators::default() };
         if let Some((before, _)) = known.filter(|_| !is_same) {
-            self.client.stamps().differ(before.last_modified.as_deref(), last_modified.as_deref());
+            self.client.stamps().differ([&before.etag, &before.last_modified], &validators);
         }
+        let Validators { mut etag, mut last_modified } = validators;
         if let Some(asked_with) = asked_with.filter(|_| is_304) {
             etag = etag.or_else(|| asked_with.etag.clone());
             last_modified = last_modified.or_else(|| asked_with.last_modified.clone());

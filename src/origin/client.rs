@@ -304,7 +304,7 @@ impl OriginClient {
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
         let mut fields =
-            question(validators, self.stamps.dates_validate()).map_err(|error| AskError::nonsense(path, error))?;
+            question(validators, self.stamps.validate()).map_err(|error| AskError::nonsense(path, error))?;
         let class = asker.class;
         if class == Class::Client {
             asker.trail.write(&mut fields);

@@ -22,7 +22,7 @@
 //! `mirror::examiner`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -34,7 +34,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
 use crate::words::named;
 
-use super::ask::Answer;
+use super::ask::{Answer, Validators};
 use super::status::{OldCopy, OriginStatus};
 
 /// The longest that a CDN may send a copy without `Age`, if the origin's stamps are known to move.
@@ -228,8 +228,10 @@ pub struct StampWatch {
     silent: Arc<SilentClasses>,
     /// When an answer last had an `Age`, in milliseconds by our clock.
     aged_ms: Arc<AtomicI64>,
-    /// Whether one `Last-Modified` came with two bodies.
-    ambiguous: Arc<AtomicBool>,
+    /// Whether one `ETag`, one `Last-Modified` came with two bodies.
+    ambiguous: Arc<[AtomicBool; 2]>,
+    /// Until so many whole passes were completed, all validators are in doubt.
+    doubted_until: Arc<AtomicU64>,
     status: OriginStatus,
     cache_ttl: Duration,
 }
@@ -238,7 +240,8 @@ impl StampWatch {
     /// Nothing learned yet. `cache_ttl` is how old a CDN copy without `Age` can be; `status` gets what is learned.
     pub fn new(status: OriginStatus, cache_ttl: Duration) -> Self {
         let aged_ms = Arc::new(AtomicI64::new(i64::MIN));
-        Self { known: Arc::default(), silent: Arc::default(), aged_ms, ambiguous: Arc::default(), status, cache_ttl }
+        let (known, silent, ambiguous, doubted_until) = Default::default();
+        Self { known, silent, aged_ms, ambiguous, doubted_until, status, cache_ttl }
     }
 
     /// The same with another bound.
@@ -270,15 +273,35 @@ impl StampWatch {
         (0..RECENT_MS).contains(&since_ms) && !self.has_seen_silent_copies()
     }
 
-    /// Whether `Last-Modified` tells two bodies apart, as far as known.
-    pub fn dates_validate(&self) -> bool {
-        !self.ambiguous.load(Ordering::Relaxed)
+    /// Whether `ETag`, and whether `Last-Modified` tells two bodies apart, as far as known.
+    pub fn validate(&self) -> [bool; 2] {
+        let is_doubted = self.is_doubted();
+        self.ambiguous.each_ref().map(|ambiguous| !is_doubted && !ambiguous.load(Ordering::Relaxed))
     }
 
-    /// Compares the `Last-Modified` of two answers with different bodies.
-    pub fn differ(&self, before: Option<&str>, now: Option<&str>) {
-        if now.is_some() && before == now && !self.ambiguous.swap(true, Ordering::Relaxed) {
-            tracing::warn!("the origin sent two bodies with one Last-Modified, which is no longer used as a validator");
+    /// A body that was confirmed is not that of the origin: bodies are asked for until the next whole pass has ended, or
+    /// until it is known that they may be `trusted`.
+    pub(crate) fn doubt(&self, trusted: bool) {
+        let picture = self.status.picture();
+        let until = picture.passes + 1 + u64::from(picture.pass.is_some());
+        self.doubted_until.store(if trusted { 0 } else { until }, Ordering::Relaxed);
+    }
+
+    fn is_doubted(&self) -> bool {
+        let until = self.doubted_until.load(Ordering::Relaxed);
+        until > 0 && self.status.picture().passes < until
+    }
+
+    /// Compares the `ETag` and `Last-Modified` of two answers with different bodies. A tag may be right about another body
+    /// than ours, so it counts while validators are in doubt.
+    pub fn differ(&self, before: [&Option<String>; 2], now: &Validators) {
+        let now = [now.etag.as_ref().filter(|_| self.is_doubted()), now.last_modified.as_ref()];
+        for ((ambiguous, name), (before, now)) in
+            self.ambiguous.iter().zip(["ETag", "Last-Modified"]).zip(before.into_iter().zip(now))
+        {
+            if now.is_some() && before.as_ref() == now && !ambiguous.swap(true, Ordering::Relaxed) {
+                tracing::warn!("the origin sent two bodies with one {name}, which is no longer used as a validator");
+            }
         }
     }
 

@@ -92,6 +92,32 @@ async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended_with_a_s
 }
 
 #[tokio::test]
+async fn a_tag_that_comes_with_two_bodies_is_believed_until_an_audit_shows_it() {
+    let fixed = || Switches { etags: EtagStyle::Fixed, ..Switches::default() };
+    let (origin, server) = mirrored(120, fixed()).await;
+    let (ids, target) = (server.ok(LIST).await.ids(), format!("{LIST}?per_page=100"));
+    origin.edit(|world| assert!(world.silent_change(ids[0])));
+    let (code, said) = audit(&server, 20).await;
+    assert!(code == 1 && said.contains(&format!("listing {}, ", ids[0])), "{code}: {said}");
+    // From now on bodies are compared.
+    for id in [ids[0], ids[2]] {
+        wait_until("it is as at the origin", || async {
+            server.ok(&target).await.json()["items"] == origin.expected(&target).1["items"]
+        })
+        .await;
+        origin.edit(|world| assert!(world.touch(id)));
+        server.refresh().await;
+    }
+
+    let (origin, server) = mirrored(30, fixed()).await;
+    origin.edit(|world| assert!(world.ids().into_iter().all(|id| world.change_detail(id))));
+    let (code, said) = audit(&server, 20).await;
+    let different = said.lines().find_map(|line| line.strip_prefix("GET ")?.split_once(".json: ")).map(|found| found.0);
+    let target = format!("{}.json", different.unwrap_or_else(|| panic!("{code}: {said}")));
+    detail_is_the_origins(&server, &origin, target.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()).await;
+}
+
+#[tokio::test]
 async fn a_filter_that_comes_to_mean_something_else_is_forwarded_once_it_is_found_twice() {
     let (origin, server) = examined(330).await;
     origin.set(|switches| switches.dropped = vec!["state"]);

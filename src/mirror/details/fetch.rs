@@ -240,7 +240,7 @@ impl Details {
         };
         let hash = text.map(|text| volatile.hash(text));
         if let Some(record) = before.as_ref().filter(|record| hash.is_some_and(|hash| record.meta.hash != hash)) {
-            stamps.differ(record.meta.last_modified.as_deref(), answer.validators().last_modified.as_deref());
+            stamps.differ([&record.meta.etag, &record.meta.last_modified], &answer.validators());
         }
         let look = self.look((known, answer), before.as_ref(), text.zip(hash), summary, stamps);
         let is_present = |record: &DetailRecord| record.meta.state == DetailState::Present;

@@ -136,6 +136,9 @@ impl Examiner {
         }
         let Some(newest) = self.shared.newest.get() else { return false };
         self.suspect(&newest, sample, differences).await;
+        // What confirmed it may be what is wrong.
+        let stamps = self.shared.copies.client.stamps();
+        stamps.doubt(false);
         let Asked::Detail(id) = sample else { return true };
         if newest.dataset.summary(*id).is_none() {
             return true;
@@ -143,6 +146,7 @@ impl Examiner {
         if let Err(error) = self.fetch_detail(&newest, *id).await {
             tracing::warn!(error, %id, "a detail that differs could not be fetched");
         }
+        stamps.doubt(true);
         false
     }
 

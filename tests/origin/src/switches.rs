@@ -43,6 +43,8 @@ pub enum EtagStyle {
     WithGeneratedAt,
     /// Strong, and this number is hashed too: every deployment of the origin has other tags for the same content.
     Deployment(u32),
+    /// Strong, and one for all contents: what changes is a 304 to those who have it.
+    Fixed,
     /// No `ETag` header.
     None,
 }
