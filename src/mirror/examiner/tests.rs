@@ -321,6 +321,8 @@ fn a_trial_acquits_the_shape_only_if_more_terms_hold_than_differ_and_no_second_o
         (vec![EQUAL], Some(1)),
         (vec![EQUAL, EQUAL, SAYS_NOTHING, SAYS_NOTHING], Some(1)),
         (vec![EQUAL, EQUAL, OTHER, EQUAL], Some(2)),
+        (vec![EQUAL, EQUAL, Heard::Aged, EQUAL], Some(2)),
+        (vec![EQUAL, EQUAL, Heard::Aged, Heard::Aged, Heard::Aged], None),
         (vec![EQUAL, OTHER], None),
         (vec![EQUAL, OTHER, EQUAL, OTHER, EQUAL], None),
         (vec![SAYS_NOTHING, SAYS_NOTHING], None),
@@ -342,7 +344,12 @@ fn a_trial_acquits_the_shape_only_if_more_terms_hold_than_differ_and_no_second_o
         let waits = table.entry(shape);
         assert!(waits.is_on_trial && waits.due_ms > 2000 && table.terms().is_empty(), "{answers:?}");
 
-        table.tried(shape, &answers, at(3000));
+        // What differs for longer than a copy may be old differs.
+        for now_ms in (3000..30_000).step_by(1000) {
+            if table.entry(shape).is_on_trial {
+                table.tried(shape, &answers, at(now_ms));
+            }
+        }
         let state = if acquitted.is_some() { State::Confirmed } else { State::Disproved };
         assert_eq!((table.entry(shape).state, table.entry(shape).is_on_trial), (state, false), "{answers:?}");
         assert_eq!(table.terms().len(), acquitted.unwrap_or_default(), "{answers:?}");
@@ -617,7 +624,10 @@ fn what_moves_or_is_not_answered_is_asked_again_and_ends() {
             now_ms = verdicts.table().entry(shape).due_ms.max(now_ms);
         }
         assert_eq!(state, expected, "{heard:?}");
-        assert!(verdicts.table().entry(shape).due_ms <= now_ms + 600_000);
+        let entry = verdicts.table().entry(shape);
+        assert!(entry.due_ms <= now_ms + 600_000);
+        // No other example clears what a copy may explain.
+        assert!(expected != State::Suspected || entry.again.as_deref() == Some("/api/listings.json?sport=a"));
     }
 }
 

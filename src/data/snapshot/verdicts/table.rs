@@ -208,7 +208,7 @@ impl Table {
         }
         (entry.is_on_trial, entry.due_ms, entry.tries) = (false, 0, 0);
         let is_equal = |one: &&Tried| one.heard == Heard::Equal { tells: true };
-        let is_other = |one: &&Tried| matches!(one.heard, Heard::Differs { .. });
+        let is_other = |one: &&Tried| matches!(one.heard, Heard::Differs { .. } | Heard::Aged);
         let controls = || answers.iter().filter(|one| one.is_control);
         let (equal, other) = (controls().filter(is_equal).count(), controls().filter(is_other).count());
         // If several controls differ, the cause is the shape, and no term.
@@ -417,6 +417,8 @@ impl Table {
                 return entry.state;
             }
             Heard::Aged => {
+                // The same again: another example would say nothing about it.
+                entry.again.get_or_insert_with(|| path.to_owned());
                 (entry.aged, entry.due_ms) = (entry.aged + 1, later(entry.aged));
                 return entry.state;
             }
