@@ -140,14 +140,17 @@ impl Answer {
     }
 }
 
-/// The header of a request: conditional if there are validators. `validate`: whether `ETag` is one, and `Last-Modified`.
-pub(super) fn question(validators: Option<&Validators>, validate: [bool; 2]) -> Result<HeaderMap, InvalidHeaderValue> {
+/// The header of a request: conditional if there are validators. The flags: whether `ETag` is one, and `Last-Modified`.
+pub(super) fn question(
+    validators: Option<&Validators>,
+    [tags, dates]: [bool; 2],
+) -> Result<HeaderMap, InvalidHeaderValue> {
     let mut fields = HeaderMap::new();
     fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(validators) = validators {
-        if let Some(etag) = validators.etag.as_ref().filter(|_| validate[0]) {
+        if let Some(etag) = validators.etag.as_ref().filter(|_| tags) {
             fields.insert(IF_NONE_MATCH, etag.parse()?);
-        } else if let Some(date) = validators.last_modified.as_ref().filter(|_| validate[1]) {
+        } else if let Some(date) = validators.last_modified.as_ref().filter(|_| dates) {
             fields.insert(IF_MODIFIED_SINCE, date.parse()?);
         }
     }

@@ -41,12 +41,12 @@ const BEHIND: Duration = Duration::from_secs(60);
 pub struct Spent {
     /// When another try makes sense.
     pub retry_after: Duration,
-    pub reason: Reason,
+    pub reason: SpentReason,
 }
 
 /// Why the origin is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum SpentReason {
     #[error("the request budget of the origin is used up")]
     UsedUp,
     #[error("requests to the origin are paused, because it fails or asked for a pause")]
@@ -59,7 +59,7 @@ pub enum Reason {
 
 impl Spent {
     pub const fn soon() -> Self {
-        Self { retry_after: Duration::from_secs(1), reason: Reason::NoTurn }
+        Self { retry_after: Duration::from_secs(1), reason: SpentReason::NoTurn }
     }
 }
 
@@ -209,7 +209,7 @@ impl Budget {
     pub async fn acquire_spare(&self, client: Option<IpAddr>) -> Result<Permit, Spent> {
         let household = client.map(|client| self.household(client));
         let taken = self.dispatcher.look(|dispatch, now| dispatch.state.take_spare(household, now));
-        let slot = taken.map_err(|retry_after| Spent { retry_after, reason: Reason::Odd })?;
+        let slot = taken.map_err(|retry_after| Spent { retry_after, reason: SpentReason::Odd })?;
         let permit = Permit::unused(&self.dispatcher, slot);
         self.recorded(Some(self.dispatcher.now())).await?;
         Ok(permit.sent())

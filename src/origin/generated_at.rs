@@ -279,12 +279,16 @@ impl StampWatch {
         self.ambiguous.each_ref().map(|ambiguous| !is_doubted && !ambiguous.load(Ordering::Relaxed))
     }
 
-    /// A body that was confirmed is not that of the origin: bodies are asked for until the next whole pass has ended, or
-    /// until it is known that they may be `trusted`.
-    pub(crate) fn doubt(&self, trusted: bool) {
+    /// A body that was confirmed is not that of the origin: bodies are asked for until the next whole pass has ended.
+    /// Returns what [`StampWatch::doubt_no_more`] takes to end this doubt, and none from before.
+    pub(crate) fn doubt(&self) -> u64 {
         let picture = self.status.picture();
         let until = picture.passes + 1 + u64::from(picture.pass.is_some());
-        self.doubted_until.store(if trusted { 0 } else { until }, Ordering::Relaxed);
+        self.doubted_until.swap(until, Ordering::Relaxed)
+    }
+
+    pub(crate) fn doubt_no_more(&self, before: u64) {
+        self.doubted_until.store(before, Ordering::Relaxed);
     }
 
     fn is_doubted(&self) -> bool {

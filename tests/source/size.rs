@@ -24,7 +24,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("lib", 19),
     ("main", 6),
     ("mirror", 6_141),
-    ("origin", 3_949),
+    ("origin", 3_955),
     ("protocol", 2_226),
     ("server", 4_267),
     ("tasks", 333),

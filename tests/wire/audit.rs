@@ -112,9 +112,9 @@ async fn a_tag_that_comes_with_two_bodies_is_believed_until_an_audit_shows_it() 
     let (origin, server) = mirrored(30, fixed()).await;
     origin.edit(|world| assert!(world.ids().into_iter().all(|id| world.change_detail(id))));
     let (code, said) = audit(&server, 20).await;
-    let different = said.lines().find_map(|line| line.strip_prefix("GET ")?.split_once(".json: ")).map(|found| found.0);
-    let target = format!("{}.json", different.unwrap_or_else(|| panic!("{code}: {said}")));
-    detail_is_the_origins(&server, &origin, target.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()).await;
+    let different = said.lines().find_map(|line| line.strip_prefix("GET /api/listings/")?.split_once(".json: "));
+    let (id, _) = different.unwrap_or_else(|| panic!("{code}: {said}"));
+    detail_is_the_origins(&server, &origin, id.parse().unwrap()).await;
 }
 
 #[tokio::test]

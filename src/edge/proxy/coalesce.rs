@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::data::cache::Key;
 use crate::data::cache::reply::Stored;
-use crate::origin::budget::{Reason, Spent};
+use crate::origin::budget::{Spent, SpentReason};
 use crate::origin::client::AskError;
 use crate::origin::wire::Listener;
 use crate::protocol::cache_status::{CacheOutcome, Forwarded};
@@ -156,7 +156,7 @@ impl Proxy {
     /// A client was refused a resource: a known endpoint is fetched without it if others were, too; requests for other
     /// paths carry fields of a client. A pause of the origin is no sign of demand.
     fn refused(&self, spent: Spent, fetch: Fetch, selectable: &HeaderMap) {
-        if spent.reason != Reason::Paused && fetch.question.is_known() && !fetch.question.is_spare() {
+        if spent.reason != SpentReason::Paused && fetch.question.is_known() && !fetch.question.is_spare() {
             self.want(fetch, selectable, true);
         }
     }

@@ -138,7 +138,7 @@ impl Examiner {
         self.suspect(&newest, sample, differences).await;
         // What confirmed it may be what is wrong.
         let stamps = self.shared.copies.client.stamps();
-        stamps.doubt(false);
+        let doubted = stamps.doubt();
         let Asked::Detail(id) = sample else { return true };
         if newest.dataset.summary(*id).is_none() {
             return true;
@@ -146,7 +146,7 @@ impl Examiner {
         if let Err(error) = self.fetch_detail(&newest, *id).await {
             tracing::warn!(error, %id, "a detail that differs could not be fetched");
         }
-        stamps.doubt(true);
+        stamps.doubt_no_more(doubted);
         false
     }
 

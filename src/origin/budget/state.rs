@@ -21,7 +21,7 @@ use super::super::window::{Class, SPAN, Window, pace};
 use super::households::Households;
 use super::queue::{Queue, Waiting};
 use super::spare::Spare;
-use super::{End, Reason, Spent};
+use super::{End, Spent, SpentReason};
 
 /// The shortest pause after each try on a failing origin: by then its result has been judged.
 const SETTLES: Duration = Duration::from_millis(100);
@@ -372,7 +372,7 @@ impl BudgetState {
 
     fn told(&self, at: Monotonic, now: Monotonic) -> Spent {
         let retry_after = at.since(now).max(Duration::from_secs(1));
-        Spent { retry_after, reason: if now < self.paused_until { Reason::Paused } else { Reason::UsedUp } }
+        Spent { retry_after, reason: if now < self.paused_until { SpentReason::Paused } else { SpentReason::UsedUp } }
     }
 
     /// When time alone may change something.

@@ -1,6 +1,7 @@
 //! Belief in stamps, and what an answer speaks for.
 
 use super::*;
+use crate::origin::status::Progress;
 use crate::protocol::freshness::Stamps;
 
 const TTL: Duration = Duration::from_secs(300);
@@ -123,6 +124,45 @@ fn watch() -> StampWatch {
 
 fn until(watch: &StampWatch, answer: &Answer, text: Option<&str>) -> i64 {
     watch.date(AnswerClass::Lists, answer, text, None).until_ms / 1000 - NOW
+}
+
+#[test]
+fn a_doubt_ends_with_the_next_whole_pass_and_a_shorter_one_ends_no_other() {
+    let watch = watch();
+    let passes = |pass, passes| watch.status.update(|picture| (picture.pass, picture.passes) = (pass, passes));
+    let shorter = watch.doubt();
+    watch.doubt_no_more(shorter);
+    assert_eq!(watch.validate(), [true, true]);
+    watch.doubt();
+    let shorter = watch.doubt();
+    watch.doubt_no_more(shorter);
+    assert_eq!(watch.validate(), [false, false]);
+    passes(None, 1);
+    assert_eq!(watch.validate(), [true, true]);
+    // One that had begun may have asked before.
+    passes(Some(Progress { done: 1, of: 9 }), 1);
+    watch.doubt();
+    passes(None, 2);
+    assert_eq!(watch.validate(), [false, false]);
+    passes(None, 3);
+    assert_eq!(watch.validate(), [true, true]);
+}
+
+#[test]
+fn a_tag_with_two_bodies_is_no_validator_if_validators_were_in_doubt() {
+    let watch = watch();
+    let same = Some("\"1\"".to_owned());
+    let now = Validators { etag: same.clone(), last_modified: None };
+    watch.differ([&same, &None], &now);
+    assert_eq!(watch.validate(), [true, true]);
+    let before = watch.doubt();
+    watch.differ([&Some("\"0\"".to_owned()), &None], &now);
+    watch.doubt_no_more(before);
+    assert_eq!(watch.validate(), [true, true]);
+    let before = watch.doubt();
+    watch.differ([&same, &None], &now);
+    watch.doubt_no_more(before);
+    assert_eq!(watch.validate(), [false, true]);
 }
 
 #[test]

@@ -179,7 +179,7 @@ async fn nobody_waits_for_the_end_of_a_pause_that_comes_too_late() {
     budget.pause(Duration::from_secs(30));
     let start = tokio::time::Instant::now();
     let spent = budget.acquire(Class::Client, None, Some(Duration::from_secs(10))).await.err().unwrap();
-    assert!(spent.reason == Reason::Paused && spent.retry_after >= Duration::from_secs(29), "{spent:?}");
+    assert!(spent.reason == SpentReason::Paused && spent.retry_after >= Duration::from_secs(29), "{spent:?}");
     assert!(start.elapsed() < Duration::from_secs(1));
 }
 
