@@ -18,7 +18,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("cli", 3_272),
     ("clock", 308),
     ("config", 2_507),
-    ("data", 10_339),
+    ("data", 10_342),
     ("edge", 12_834),
     ("fleet", 3_250),
     ("lib", 19),

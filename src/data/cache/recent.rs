@@ -18,6 +18,9 @@ use super::Key;
 /// The hash of a key, and what is noted of it.
 type Noted<V> = (u128, Option<V>);
 
+/// So many keys may meet: with one place, two that come in turns would push each other out for ever.
+const PLACES_OF_A_HASH: usize = 4;
+
 /// A bounded memory of what was last noted of keys: a newer key may take the place of another one.
 #[derive(Debug)]
 pub(crate) struct Recent<V> {
@@ -29,7 +32,7 @@ pub(crate) struct Recent<V> {
 impl<V> Recent<V> {
     /// Room for so many keys.
     pub(crate) fn new(places: usize) -> Self {
-        let places = std::iter::repeat_with(|| (0, None)).take(places).collect();
+        let places = std::iter::repeat_with(|| (0, None)).take(places.next_multiple_of(PLACES_OF_A_HASH)).collect();
         Self { places: Mutex::new(places), halves: [RandomState::new(), RandomState::new()] }
     }
 
@@ -38,14 +41,17 @@ impl<V> Recent<V> {
         let [low, high] = self.halves.each_ref().map(|half| half.hash_one(key));
         let name = u128::from(high) << 64 | u128::from(low);
         let mut places = self.places.lock();
-        let at = low as usize % places.len();
-        if places[at].0 == name {
-            return work(&mut places[at].1);
+        let (meeting, _) = places.as_chunks_mut::<PLACES_OF_A_HASH>();
+        let meeting = &mut meeting[low as usize % meeting.len()];
+        if let Some((_, noted)) = meeting.iter_mut().find(|(other, _)| *other == name) {
+            return work(noted);
         }
         let mut noted = None;
         let done = work(&mut noted);
         if noted.is_some() {
-            places[at] = (name, noted);
+            // The one that has been here longest goes.
+            meeting.rotate_right(1);
+            meeting[0] = (name, noted);
         }
         done
     }
@@ -165,6 +171,19 @@ mod recent_tests {
             assert!(recent.mark(&Key::origin(format!("/{number}")), start, span), "each is another one");
         }
         assert_eq!(recent.places.lock().len(), 4096);
+    }
+
+    #[test]
+    fn keys_that_meet_and_come_in_turns_are_all_known() {
+        let recent = Recent::new(1);
+        for number in 0..PLACES_OF_A_HASH {
+            assert!(!recent.came(&number));
+        }
+        for _ in 0..3 {
+            assert!((0..PLACES_OF_A_HASH).all(|number| recent.came(&number)));
+        }
+        assert!(!recent.came(&"one more") && recent.came(&"one more"));
+        assert!(!recent.came(&0), "it had been there longest");
     }
 
     #[test]
