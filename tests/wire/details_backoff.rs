@@ -103,3 +103,27 @@ async fn some_details_that_fail_do_not_delay_the_examiner() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn details_that_come_as_old_copies_are_asked_for_ever_more_seldom() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let origin = origin(60).await;
+    // What changes now is, by its clock, of a time to come.
+    origin.set(|switches| switches.clock_ahead = -6 * 3600);
+    let server = Setup::mirror_of(&origin).start().await;
+    server.ready().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[7];
+    origin.edit(|world| world.touch(id));
+    server.refresh().await;
+    let of_it = || origin.log().iter().filter(|seen| seen.path_and_query == path(id)).count();
+    let before = of_it();
+    wait_until("the change is here", || async { of_it() > before }).await;
+    let first = of_it();
+    tokio::time::sleep(300 * MINUTE).await;
+    // Each pause is twice the one before it.
+    let asked = of_it() - first;
+    assert!((5..=16).contains(&asked), "{asked} times");
+    tokio::time::sleep(300 * MINUTE).await;
+    assert_eq!(server.status().await["details"]["current"], 60);
+}

@@ -174,21 +174,22 @@ impl Proxy {
     /// What a client makes of another's fetch; `None`: no result within its time. `may_wait`: it has time left to wait.
     fn shared(&self, landed: Option<FetchOutcome>, fetch: &mut Fetch, selectable: &HeaderMap, may_wait: bool) -> Turn {
         let known = fetch.question.is_known();
-        let forwarded = |fwd_status, stored| Forwarded { fwd_status, stored, collapsed: true };
         match landed {
-            Some(FetchOutcome::Kept(stored, fwd_status)) if stored.selecting.matches(selectable) => {
-                Turn::Served(Ok(ProxyAnswer::Stored { stored, outcome: (fetch.why)(forwarded(fwd_status, true)) }))
+            Some(FetchOutcome::Whole(stored, forwarded)) if stored.selecting.matches(selectable) => {
+                let outcome = (fetch.why)(Forwarded { collapsed: true, ..forwarded });
+                Turn::Served(Ok(ProxyAnswer::Stored { stored, outcome }))
             }
             Some(FetchOutcome::Arriving { head, selecting, tap })
                 if selecting.matches(selectable)
                     && let Some(body) = tap.reader() =>
             {
                 // Only the end shows whether it is stored.
-                let outcome = (fetch.why)(forwarded(head.status.as_u16(), false));
+                let forwarded = Forwarded { fwd_status: head.status.as_u16(), stored: false, collapsed: true };
+                let outcome = (fetch.why)(forwarded);
                 Turn::Served(Ok(ProxyAnswer::Streamed { head, body: Some(body), outcome }))
             }
             // This answer is not for the request; what answers vary by is known now.
-            Some(FetchOutcome::Kept(stored, _)) => {
+            Some(FetchOutcome::Whole(stored, _)) => {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), stored.selecting.names().cloned());
                 fetch.is_seen = true;
                 Turn::OfOthers

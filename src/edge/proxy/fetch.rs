@@ -75,11 +75,11 @@ impl Proxy {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, &asking).await {
                 Ok((stored, fwd_status, is_kept)) => {
                     inner.failures.answered(key);
-                    if let Some(waiting) = waiting {
-                        let kept = FetchOutcome::Kept(stored.clone(), fwd_status);
-                        waiting.land(if is_kept { kept } else { FetchOutcome::Private });
-                    }
                     let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed: false };
+                    // DEVIATION: also if it may not be stored (RFC 9111 §4): nothing of a client was sent.
+                    if let Some(waiting) = waiting {
+                        waiting.land(FetchOutcome::Whole(stored.clone(), forwarded));
+                    }
                     return Ok(ProxyAnswer::Stored { stored, outcome: why(forwarded) });
                 }
                 Err(error) => error,

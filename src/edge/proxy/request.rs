@@ -17,7 +17,7 @@ use crate::data::cache::Key;
 use crate::data::cache::reply::{Stored, Variants};
 use crate::origin::client::{AskError, Asker};
 use crate::origin::forward::{Arrived, Sending};
-use crate::protocol::cache_status::CacheOutcome;
+use crate::protocol::cache_status::{CacheOutcome, Forwarded};
 use crate::protocol::caching::{
     Allowed, Purpose, RequestDirectives, Selecting, Vary, generalise, is_about, is_bare, onward,
 };
@@ -139,8 +139,8 @@ pub(super) type Flight = (Key, Selecting);
 /// The result of a fetch for the clients that joined it.
 #[derive(Clone, Debug)]
 pub(super) enum FetchOutcome {
-    /// A cached answer, and the status of the origin's.
-    Kept(Arc<Stored>, u16),
+    /// A whole answer for all that wait: a cached one, or one of a known endpoint, whose requests are all the same.
+    Whole(Arc<Stored>, Forwarded),
     /// An answer to be cached, while it arrives.
     Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
     /// An answer for one client alone, because of its request or of the answer itself: other clients may share another one.

@@ -88,14 +88,14 @@ impl Proxy {
             if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
             }
+            let forwarded = Forwarded { fwd_status: 304, stored: is_kept, collapsed: false };
             if let Some(waiting) = waiting {
                 waiting.land(match keeps {
-                    _ if is_kept => FetchOutcome::Kept(stored.clone(), 304),
+                    _ if is_kept => FetchOutcome::Whole(stored.clone(), forwarded),
                     Keeps::Private => FetchOutcome::Private,
                     Keeps::Kept | Keeps::Personal => FetchOutcome::Personal,
                 });
             }
-            let forwarded = Forwarded { fwd_status: 304, stored: is_kept, collapsed: false };
             return ProxyAnswer::Stored { stored, outcome: why(forwarded) };
         }
         self.arriving(&fetch, waiting, sent, arrived, asking).await

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::api::listing::ListingId;
 use crate::clock::WallTime;
-use crate::data::details::{Details, KnownDetail, provisional};
+use crate::data::details::{Details, provisional};
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
@@ -64,7 +64,7 @@ impl Details {
         let disturbed = self.disturbed();
         let (dataset, now_ms, cycle_ms) = (&published.dataset, now.as_millis(), millis(cycle));
         // After an answer that was too old, or may have been, ask again when the CDN has dropped that copy.
-        let rested = |meta: &KnownDetail| !(0..millis(cache_ttl)).contains(&now_ms.saturating_sub(meta.fetched_ms));
+        let rest_ms = |id| millis(retries.rest_of_copy(id, cache_ttl, cycle));
         // A publication in the future is from before the clock was set back.
         let published_ms = published.meta.published_ms.min(now_ms);
         let mut until_ms = now_ms.saturating_add(millis(LONGEST.min(cycle)));
@@ -78,10 +78,15 @@ impl Details {
             let was_asked = is_unproven(meta.summary_hash, summary.hash);
             let unseen = is_changed && !was_asked && meta.fetched_ms < published_ms;
             let is_doubtful = is_changed || provisional(meta, dataset, position);
-            if unseen || (is_doubtful && rested(meta)) {
+            if unseen {
                 changed.push(position);
             } else if is_doubtful {
-                until_ms = until_ms.min(meta.fetched_ms.saturating_add(millis(cache_ttl)));
+                let rest_ms = rest_ms(summary.id);
+                if (0..rest_ms).contains(&now_ms.saturating_sub(meta.fetched_ms)) {
+                    until_ms = until_ms.min(meta.fetched_ms.saturating_add(rest_ms));
+                } else {
+                    changed.push(position);
+                }
             }
             // An instant in the future is from before the clock was set back.
             if meta.fetched_ms < now_ms.saturating_sub(cycle_ms) || meta.fetched_ms > now_ms {

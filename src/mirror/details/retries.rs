@@ -1,4 +1,5 @@
-//! Retries of details that failed: each one later and later, and all of them while none is answered.
+//! Retries of details that failed, or came as old copies: each one later and later, and all that failed while none is
+//! answered.
 //!
 //! Pure: the time is an argument. Callers: [`super::worker`].
 
@@ -22,6 +23,8 @@ const LONGEST: i64 = 3600;
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     each: HashMap<ListingId, Failed>,
+    /// How often in a row a detail came from before its listing's change.
+    old_copies: HashMap<ListingId, u32>,
     row: Row,
     error: String,
     /// Whether the origin failed as a whole.
@@ -71,6 +74,7 @@ impl Retries {
         fetched_ms: impl Fn(ListingId) -> Option<i64>,
     ) {
         self.each.retain(|id, _| is_listed(*id));
+        self.old_copies.retain(|id, _| is_listed(*id));
         let before = self.each.len();
         self.each.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
         if self.each.len() < before {
@@ -84,6 +88,22 @@ impl Retries {
     /// The origin answered a request for a detail.
     pub(super) fn answered(&mut self) {
         self.row = Row::default();
+    }
+
+    /// The origin answered, with a copy that may be from before its listing's change.
+    pub(super) fn came(&mut self, id: ListingId, is_old: bool) {
+        self.answered();
+        if is_old {
+            *self.old_copies.entry(id).or_default() += 1;
+        } else {
+            self.old_copies.remove(&id);
+        }
+    }
+
+    /// How long a detail rests after an old copy, which a CDN drops after `cache_ttl`.
+    pub(super) fn rest_of_copy(&self, id: ListingId, cache_ttl: Duration, longest: Duration) -> Duration {
+        let again = self.old_copies.get(&id).map_or(0, |times| times.saturating_sub(1));
+        doubled(cache_ttl, again, longest.max(cache_ttl))
     }
 
     /// A request failed. All rest at most `longest`, if many fail and none is answered.

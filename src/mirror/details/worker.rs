@@ -117,7 +117,7 @@ impl DetailWorker {
         while let Some(fetched) = fetches.next().await {
             match fetched {
                 None => {}
-                Some((_, Ok(_))) => retries.answered(),
+                Some((id, Ok(_))) => retries.came(id, self.shared.details.is_unsettled(dataset, id)),
                 Some((id, Err(error))) => {
                     self.note_failure(id, &error, retries);
                     all_fail.store(retries.rests(self.shared.clock.now_wall()).is_some(), Ordering::Relaxed);

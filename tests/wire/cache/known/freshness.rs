@@ -41,12 +41,6 @@ scenes! {
             > 200 | cs: grandstand; fwd=uri-miss; fwd-status=200
     "#
 
-    clients_that_wait_together_for_what_must_not_be_shared_get_an_answer_each: r#"
-        always < after 1s 200 [{n}] | cc: private
-        8* GET /api/listings/1.json > 1* 200 [1] > 1* 200 [8]
-        asked 8
-    "#
-
     freshness_is_the_configured_one_where_the_origin_states_none: r#"
         set ttl=2s
         GET /api/listings/1.json < 200 [1] > 200 [1] | cc: ~public, max-age=2,

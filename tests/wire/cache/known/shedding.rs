@@ -12,6 +12,14 @@ scenes! {
             > 59* 200 | cs: grandstand; fwd=stale; fwd-status=304; stored; collapsed
     "#
 
+    clients_at_once_share_an_answer_that_may_not_be_kept: r#"
+        with control: private, max-age=60 || no-store
+        60* GET /api/listings/1.json < after 3s 200 [1] | cc: $control > 200 [1]
+            > 1* 200 | cs: grandstand; fwd=uri-miss; fwd-status=200
+            > 59* 200 | cs: grandstand; fwd=uri-miss; fwd-status=200; collapsed
+        GET /api/listings/1.json < 200 [2] | cc: $control > 200 [2]
+    "#
+
     reads_that_get_no_slot_in_time_are_refused_at_once_and_told_when_there_is_room: r#"
         set origin.requests_per_minute=6
         set origin.wait=10s
