@@ -1,5 +1,5 @@
 //! Examiner: finds out whether we may answer for the origin. It asks an example of each shape of a query, and two of each
-//! open case ([`mod@open`]), and compares.
+//! open case ([`mod@open`]), the second beside a filter, and compares.
 //!
 //! We answer for the origin what it answered an example of as we would; what it has not been asked yet we answer as
 //! documented. The shape of a query is the set of its filters and the form of its time. An example is made of the data so
@@ -27,6 +27,8 @@ mod open;
 pub mod report;
 mod sample;
 mod schedule;
+mod terms;
+mod times;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,16 +198,23 @@ impl Examiner {
             }
             let noted = if first { None } else { self.shared.verdicts.take_noted(shape) };
             let differed = table.differed(shape);
+            let now_ms = self.shared.clock.now_wall().as_millis();
+            let beside = shape.row().and_then(|row| open::beside(row, entry.turn));
+            let beside = beside.filter(|beside| !table.entry(*beside).is_in_doubt());
             let make = move || {
+                let now = now_ms.saturating_mul(1_000_000);
                 if let Some(row) = shape.row() {
-                    return OpenCase::of(&of.dataset, row, entry.turn, &of.meta.form).map(Asked::Open);
+                    let filtered = beside.and_then(|shape| Example::of(&of.dataset, shape, 0, &doubtful, now));
+                    let filtered = filtered.map(|example| example.query);
+                    let (turn, form) = (entry.turn, &of.meta.form);
+                    return OpenCase::of(&of.dataset, (row, turn), form, filtered, now_ms).map(Asked::Open);
                 }
                 let again = entry.again.as_deref().and_then(query_of);
                 let again = again.map(|query| Example::again(&of.dataset, query));
                 let noted = || Example::noted(&of.dataset, noted?);
                 let differed = differed.filter(|_| again.is_none()).as_deref().and_then(query_of);
                 let example =
-                    again.or_else(noted).or_else(|| Example::of(&of.dataset, shape, entry.turn, &doubtful))?;
+                    again.or_else(noted).or_else(|| Example::of(&of.dataset, shape, entry.turn, &doubtful, now))?;
                 Some(Asked::Query(match differed {
                     Some(differed) => example.like(&of.dataset, &differed),
                     None => example,

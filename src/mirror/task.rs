@@ -143,10 +143,10 @@ pub struct Mirror {
 impl Mirror {
     /// A mirror that publishes into `snapshots`; `evidence` is from the store.
     pub fn new(shared: MirrorContext, snapshots: Snapshots, evidence: Evidence) -> Self {
-        let MirrorContext { copies, store, commands, settings, clock, .. } = shared;
+        let MirrorContext { copies, store, commands, settings, clock, verdicts, .. } = shared;
         let status = copies.client.status().clone();
         Self {
-            questions: Questions::new(copies.clone()),
+            questions: Questions::new(copies.clone(), verdicts),
             contradictions: Contradictions::new(&store),
             shrink: ShrinkGuard::new(store, status, settings.load().mirror.max_shrink),
             seen: snapshots.newest().epoch(),

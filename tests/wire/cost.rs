@@ -257,6 +257,13 @@ async fn is_cheap(change: impl FnOnce(&mut Switches)) {
         assert!(gone[..CHANGES].iter().all(|id| world.remove(*id)));
     })
     .await;
+    if origin.switches().names_removed {
+        // Its lists of changes have more than ours; the probe shows it.
+        let disproved = async || server.status().await["disproved"].to_string();
+        wait_until("they are read through", async || disproved().await.contains("modified_since(zoned)")).await;
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        crate::harness::quiet(&origin).await;
+    }
     a_refresh_that_finds_nothing_is_cheap(&server, &origin, stable).await;
 }
 

@@ -7,7 +7,7 @@ mod odd_values;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sample_origin::{BadNumber, BeyondLast, Edges, FaultRule, Origin, Switches, TooMany};
+use sample_origin::{BadNumber, BeyondLast, Edges, FaultRule, Origin, Quirk, Switches, TooMany};
 use serde_json::{Value, json};
 
 use crate::client::Reply;
@@ -111,6 +111,16 @@ fn personalities() -> Vec<(&'static str, Switches, Vec<&'static str>)> {
         ("html", switches("html"), vec![]),
         ("lenient", switches("lenient"), vec!["per-page-over", "repeated-number", "repeated-filter"]),
         ("mixed", Switches { edges: mixed, ..Switches::default() }, vec!["repeated-number", "repeated-filter"]),
+        (
+            "ends where filters select",
+            Switches { quirk: Some(Quirk::EndsFiltered), ..Switches::default() },
+            vec!["page-next", "page-beyond", "repeated-number", "repeated-filter"],
+        ),
+        (
+            "nanoseconds in 64 bits",
+            Switches { quirk: Some(Quirk::RefusesAfter(i64::MAX / 1_000_000_000)), ..Switches::default() },
+            vec!["since-future", "repeated-number", "repeated-filter"],
+        ),
     ]
 }
 

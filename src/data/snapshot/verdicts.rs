@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::api::odd::{Meaning, Row};
-use crate::api::query::ListQuery;
+use crate::api::query::{ListQuery, Parameters};
 use crate::api::shape::{Shape, TermName};
 
 use super::seconds::Seconds;
@@ -120,6 +120,14 @@ impl Verdicts {
         }
         self.0.mask.store(mask, Ordering::Relaxed);
         changed
+    }
+
+    /// Has a query asked at once, and reads its shape through until then. Not a page of the unfiltered list.
+    pub(crate) fn suspect(&self, path: &str, now_ms: i64) {
+        let query = path.split_once('?').and_then(|(_, raw)| Parameters::parse(raw).ok());
+        if let Some(query) = query.map(|parsed| parsed.list).filter(ListQuery::is_filtered) {
+            self.change(|table| table.suspect(Shape::of(&query), path.to_owned(), false, now_ms));
+        }
     }
 
     pub(crate) fn ignore(&self, ignored: bool) {

@@ -37,7 +37,7 @@ enum SampleLook {
 /// A sample, drawn where that delays nobody.
 async fn drawn(
     newest: Option<Arc<Snapshot>>,
-    draw: fn(&Dataset, usize) -> Asked,
+    draw: impl FnOnce(&Dataset, usize) -> Asked + Send + 'static,
     turn: usize,
 ) -> Result<Asked, &'static str> {
     let newest = newest.ok_or("there is no snapshot yet; run `grandstand sync` first")?;
@@ -68,7 +68,9 @@ impl Examiner {
         let (samples, first) = (self.audits.job().samples, rand::random_range(0..1 << 20));
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
         for (done, turn) in (0..samples).zip(first..) {
-            let sample = match drawn(self.shared.newest.get(), sample::any, turn).await {
+            let now = self.shared.clock.now_wall().as_millis().saturating_mul(1_000_000);
+            let any = move |dataset: &Dataset, turn| sample::any(dataset, turn, now);
+            let sample = match drawn(self.shared.newest.get(), any, turn).await {
                 Ok(sample) => sample,
                 Err(why) => {
                     self.give_up(samples - done, why);

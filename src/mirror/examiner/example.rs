@@ -5,43 +5,26 @@
 //! answer is judged without them. Pure. Callers: [`super`].
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-use jiff::tz::{Offset, TimeZone};
-
-use crate::api::odd::folded;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::shape::{Form, Shape, TermName};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::dataset::Dataset;
-use crate::data::snapshot::membership::{Membership, Positions};
+use crate::data::snapshot::membership::Positions;
 
 use super::open;
 use super::schedule::AT_ONCE;
+use super::terms::{DoubtfulTerms, MOST_PARTS, Slugs, name, telling, without_listings};
+use super::times::{DAYS, HOUR, LOCAL, SECOND, TIMES, ZULU, day_after, since, sorted, times, written};
 
-const SECOND: i64 = 1_000_000_000;
-const HOUR: i64 = 3600 * SECOND;
-const DAY: i64 = 24 * HOUR;
-
-/// Offsets of time zones are multiples of this.
-const ZONE_STEP: i64 = HOUR / 4;
 /// How much later and earlier than UTC the day begins: anywhere, in America, and in Europe.
 const ZONES: [i64; 6] = [12 * HOUR, 5 * HOUR, HOUR, -HOUR, -5 * HOUR, -14 * HOUR];
-/// An offset that no zone has, in seconds: a server that leaves it out, or puts its own in its place, is found out.
-const ODD_OFFSET: i32 = 75 * 60;
 
 /// A size of pages that cuts most lists.
 const SMALL_PAGE: u16 = 7;
 
 /// So many terms of a kind are tried.
 const MOST_TERMS: usize = 4;
-
-/// So many of the largest terms may be part of another one's slug.
-const MOST_PARTS: usize = 64;
-
-/// The terms in doubt although their shapes are not.
-pub(super) type DoubtfulTerms = BTreeSet<TermName>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Example {
@@ -54,11 +37,15 @@ pub(super) struct Example {
 pub(super) fn turns(shape: Shape) -> u16 {
     match (shape.filters(), shape.form()) {
         _ if shape.row().is_some() => open::TURNS,
-        // Without a page size, with a small one, and so that the last page is full; of a filter the last one is for another
-        // term than the largest.
-        (0, _) | (1, None) => 3,
-        (1, Some(form)) => TIMES[form as usize],
-        _ if apart(shape).is_some() || has_quiet_city(shape) => 2,
+        // Without a page size, with a small one, and so that the last page is full; of a filter the third one is for another
+        // term than the largest, and the last one for a term without listings.
+        (0, _) => 3,
+        (1, None) => 4,
+        // Times without offset are rare.
+        (1, Some(form)) => TIMES[form as usize] + u16::from(form != Form::Local),
+        _ if apart(shape).is_some() => 2,
+        // The others follow later.
+        _ if quiet_beside(shape) == Some(TaxonomyKind::Cities) && shape.form() == Some(Form::Date) => 2,
         _ => 1,
     }
 }
@@ -72,26 +59,32 @@ fn apart(shape: Shape) -> Option<[TaxonomyKind; 2]> {
     (pair[0] == States || shape.filters() == 2).then_some(pair)
 }
 
-/// Whether every other example is a city in which nothing was modified since.
-fn has_quiet_city(shape: Shape) -> bool {
-    shape.has(TaxonomyKind::Cities) && shape.form() == Some(Form::Date) && shape.filters() == 2
+/// The filter beside a time where every other example is a term in which nothing was modified since. An origin may treat an
+/// empty list in its own way.
+fn quiet_beside(shape: Shape) -> Option<TaxonomyKind> {
+    let kind = TaxonomyKind::ALL.into_iter().find(|kind| shape.has(*kind))?;
+    (shape.form().is_some() && shape.filters() == 2).then_some(kind)
 }
-
-/// How many times [`times`] finds, by form.
-const TIMES: [u16; 3] = [5, 3, 4];
 
 impl Example {
     /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
-    /// Terms in `doubtful` say nothing about a shape.
-    pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
+    /// Terms in `doubtful` say nothing about a shape. `now`: nanoseconds since 1970.
+    pub(super) fn of(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms, now: i64) -> Option<Self> {
         if shape == Shape::LIST {
             return Self::of_list(dataset, turn);
         }
         if let Some(pair) = apart(shape).filter(|_| turn % 2 == 1) {
-            return Self::elsewhere(dataset, shape, pair, turn, doubtful);
+            return Self::elsewhere(dataset, shape, pair, turn, doubtful, now);
         }
-        if has_quiet_city(shape) && turn % 2 == 1 {
-            return Self::quiet(dataset, turn, doubtful);
+        if quiet_beside(shape).is_some() && turn % 2 == 1 {
+            return Self::quiet(dataset, shape, turn, doubtful, now);
+        }
+        if let Some(kind) = shape.only_taxonomy().filter(|_| turn % 4 == 3) {
+            let slug = without_listings(dataset, kind).nth(usize::from(turn / 4) % MOST_TERMS);
+            let query = slug.map(|slug| ListQuery::largest_pages().with_term(kind, slug));
+            if query.is_some() || turn < turns(shape) {
+                return Some(Self { query: query?, tells: true });
+            }
         }
         let chosen = chosen(dataset, shape, turn, doubtful);
         let Some(form) = shape.form() else {
@@ -101,8 +94,12 @@ impl Example {
             let modified = sorted(dataset.modified().collect());
             let all = times(&modified, form, modified.last().copied()?);
             // Later examples are those of the first turns, which the data may have changed.
-            let at = if turn < turns(shape) { turn.into() } else { usize::from(turn).checked_rem(all.len())? };
-            return best(dataset, all.get(at).cloned(), shape, turn);
+            let at = usize::from(turn % turns(shape));
+            return match all.get(at) {
+                None if at == all.len() => Self::quiet(dataset, shape, turn, doubtful, now),
+                None if turn < turns(shape) => None,
+                _ => best(dataset, all.get(at.checked_rem(all.len())?).cloned(), shape, turn),
+            };
         }
         let of_members = |(query, members): (ListQuery, Positions)| {
             let modified = sorted(members.iter().filter_map(|position| dataset.modified_at(position)).collect());
@@ -122,10 +119,11 @@ impl Example {
         [kind, beside]: [TaxonomyKind; 2],
         turn: u16,
         doubtful: &DoubtfulTerms,
+        now: i64,
     ) -> Option<Self> {
         let base = match shape.filters() {
             2 => None,
-            _ => Some(Self::of(dataset, shape.without(kind), turn / 2, doubtful)?.query),
+            _ => Some(Self::of(dataset, shape.without(kind), turn / 2, doubtful, now)?.query),
         };
         let is_beside = |slug: &str| base.as_ref().is_none_or(|base| base.slug(beside) == Some(slug));
         let all = telling(dataset, kind, doubtful);
@@ -138,13 +136,24 @@ impl Example {
         Some(Self { query: query.with_term(beside, slug).with_term(kind, other), tells: true })
     }
 
-    /// A city, and the day after its last listing.
-    fn quiet(dataset: &Dataset, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
+    /// A time after the last listing: of all, if that has passed, or of a term.
+    fn quiet(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms, now: i64) -> Option<Self> {
+        let form = shape.form()?;
+        let after = |modified: i64| {
+            let at = if form == Form::Date { day_after(modified) } else { (modified.div_euclid(SECOND) + 1) * SECOND };
+            let format = [DAYS, ZULU, LOCAL][form as usize];
+            let query = ListQuery { per_page: ListQuery::DEFAULT_PER_PAGE, ..since(written(at, format, 0)?, at) };
+            Some((at, query))
+        };
         let last = dataset.modified().max()?;
-        let mut quiet = telling(dataset, TaxonomyKind::Cities, doubtful).into_iter().filter_map(|(slug, of)| {
-            let day = day_after(of.iter().filter_map(|position| dataset.modified_at(position)).max()?);
-            let query = ListQuery { per_page: ListQuery::DEFAULT_PER_PAGE, ..since(written(day, DAYS, 0)?, day) };
-            (day < last).then(|| query.with_term(TaxonomyKind::Cities, slug))
+        let Some(kind) = quiet_beside(shape) else {
+            let (_, query) = after(last).filter(|(at, _)| *at <= now)?;
+            // It does not show where a day begins.
+            return Some(Self { query, tells: false });
+        };
+        let mut quiet = telling(dataset, kind, doubtful).into_iter().filter_map(|(slug, of)| {
+            let (at, query) = after(of.iter().filter_map(|position| dataset.modified_at(position)).max()?)?;
+            (at < last).then(|| query.with_term(kind, slug))
         });
         Some(Self { query: quiet.nth(usize::from(turn / 2) % 2)?, tells: true })
     }
@@ -175,24 +184,29 @@ impl Example {
 
     /// The lists that show whether a term alone is answered otherwise: its own, some of terms whose slugs are no part of
     /// another one, and, if its slug is such a part, all those of such slugs: a filter that matches parts gets them all
-    /// wrong. The flag is true for those other terms. `None`: these are too many, or there is no other term.
+    /// wrong. So are some that share a word with it, or have no listings either. The flag is true for those other terms. `None`: these are too many, or there is no other term.
     pub(super) fn on_trial(
         dataset: &Dataset,
         of: &TermName,
         doubtful: &DoubtfulTerms,
     ) -> Option<Vec<(TermName, bool, Self)>> {
-        let (kind, slugs) = (of.kind, slugs(dataset, of.kind));
-        let is_part = |slug: &str| slugs.matches(&*folded(slug)).nth(1).is_some();
+        let (kind, slugs) = (of.kind, Slugs::of(dataset, of.kind));
+        let is_part = |slug: &str| slugs.has_part(slug);
+        let is_empty = |slug: &str| without_listings(dataset, kind).any(|term| term == slug);
+        let is_akin = |slug: &str| slugs.are_akin(slug, &of.slug) || (is_empty(&of.slug) && is_empty(slug));
         let is_tried = |slug: &&str| **slug != *of.slug && !doubtful.contains(&name(kind, slug));
-        let others = || dataset.known_terms(kind).map(|(slug, _)| slug).filter(is_tried);
-        let parts: Vec<&str> = match others().count() {
+        let others = || dataset.memberships(kind).map(|(slug, _)| slug).filter(is_tried);
+        let mut parts: Vec<&str> = match others().count() {
             _ if !is_part(&of.slug) => Vec::new(),
             count if count > MOST_PARTS => return None,
             _ => others().filter(|slug| is_part(slug)).collect(),
         };
+        let akin: Vec<&str> = others().filter(|slug| is_akin(slug) && !parts.contains(slug)).take(MOST_TERMS).collect();
+        parts.extend(akin);
         let telling = telling(dataset, kind, doubtful);
         let leaves_out = telling.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
-        let controls = leaves_out.map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug));
+        let controls =
+            leaves_out.map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug) && !is_akin(slug));
         let room = AT_ONCE.saturating_sub(parts.len() + 1).min(MOST_TERMS);
         let controls: Vec<&str> = controls.take(room).collect();
         if controls.is_empty() {
@@ -321,6 +335,8 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) 
             // Of the largest term two, then of those whose slugs are parts.
             let first = match usize::from(turn) {
                 turn if shape.filters() > 1 => turn,
+                // Every fourth is of another kind.
+                turn if turn > 3 => turn - turn / 4 - 2 + usize::from(largest == 0),
                 0 | 1 => largest,
                 turn => turn - 2 + usize::from(largest == 0),
             };
@@ -341,160 +357,4 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) 
         chosen = chosen.iter().flat_map(narrowed).collect();
     }
     chosen
-}
-
-/// The terms with the most listings: first those whose slug is a part of another one, known by name before known by their own
-/// list; last one that leaves nothing out.
-fn telling<'a>(dataset: &'a Dataset, kind: TaxonomyKind, doubtful: &DoubtfulTerms) -> Vec<(&'a str, &'a Positions)> {
-    let mut known: Vec<_> = dataset.known_terms(kind).collect();
-    known.retain(|(slug, _)| doubtful.is_empty() || !doubtful.contains(&name(kind, slug)));
-    let all = dataset.len() as u64;
-    known.sort_unstable_by_key(|(slug, positions)| (positions.len() == all, Reverse(positions.len()), *slug));
-    let slugs = slugs(dataset, kind);
-    known.truncate(MOST_PARTS);
-    // What the origin itself listed for a slug shows nothing of how it matches slugs.
-    let is_listed = |slug: &str| matches!(dataset.membership(kind, slug), Some(Membership::Listed(..)));
-    known.sort_by_cached_key(|(slug, _)| (slugs.matches(&*folded(slug)).nth(1).is_none(), is_listed(slug)));
-    known
-}
-
-/// All slugs of a taxonomy, a line each, without case and accents.
-fn slugs(dataset: &Dataset, kind: TaxonomyKind) -> String {
-    dataset.memberships(kind).map(|(slug, _)| folded(slug)).collect::<Vec<_>>().join("\n")
-}
-
-fn name(kind: TaxonomyKind, slug: &str) -> TermName {
-    TermName { kind, slug: slug.into() }
-}
-
-fn sorted(mut modified: Vec<i64>) -> Vec<i64> {
-    modified.sort_unstable();
-    modified
-}
-
-/// Queries for what was modified after an instant, written in a form, each once: the most telling instants among these,
-/// which are in ascending order. None is that of a listing, which would hide whether it counts.
-fn times(modified: &[i64], form: Form, last: i64) -> Vec<ListQuery> {
-    let any = |_: i64| true;
-    let (summer, winter) = (|at| Season::Summer.is_at(at), |at| Season::Winter.is_at(at));
-    let with = |at: Option<i64>, format, offset| at.and_then(|at| Some(since(written(at, format, offset)?, at)));
-    let old = modified.first().map(|first| day_after(*first)).filter(|day| *day < last);
-    let found = match form {
-        Form::Date => [
-            day(modified, Edge::After, None, any),
-            day(modified, Edge::Before, None, any),
-            with(old, DAYS, 0),
-            day(modified, Edge::Before, Some(Season::Summer), summer),
-            day(modified, Edge::After, Some(Season::Winter), winter),
-        ]
-        .to_vec(),
-        Form::Zoned => {
-            let [before, after] = [Edge::Before, Edge::After].map(|edge| between(modified, edge, None, any));
-            let zulu = "%Y-%m-%dT%H:%M:%SZ";
-            [with(before, zulu, 0), with(after, "%Y-%m-%dT%H:%M:%S%:z", ODD_OFFSET), with(old, zulu, 0)].to_vec()
-        }
-        Form::Local => {
-            let seasons = [
-                between(modified, Edge::Before, Some(Season::Summer), summer),
-                between(modified, Edge::Before, Some(Season::Winter), winter),
-                between(modified, Edge::After, None, any),
-                old,
-            ];
-            seasons.into_iter().map(|at| with(at, "%Y-%m-%dT%H:%M:%S", 0)).collect()
-        }
-    };
-    let is_clear = |query: &ListQuery| {
-        let at = query.modified_since.as_ref().map(|since| since.at);
-        at.is_some_and(|at| modified.binary_search(&at).is_err())
-    };
-    let mut queries: Vec<ListQuery> = Vec::new();
-    for query in found.into_iter().flatten().filter(is_clear) {
-        if !queries.contains(&query) {
-            queries.push(query);
-        }
-    }
-    queries
-}
-
-/// The beginning of the next day.
-const fn day_after(at: i64) -> i64 {
-    (at.div_euclid(DAY) + 1) * DAY
-}
-
-fn since(text: String, at: i64) -> ListQuery {
-    ListQuery { modified_since: Some(ModifiedSince { text: text.into(), at }), ..ListQuery::largest_pages() }
-}
-
-/// An instant as the clocks with this offset show it.
-fn written(at: i64, format: &str, offset: i32) -> Option<String> {
-    let zone = Offset::from_seconds(offset).ok()?.to_time_zone();
-    Some(Timestamp::from_second(at.div_euclid(SECOND)).ok()?.to_zoned(zone).strftime(format).to_string())
-}
-
-/// Zones that are UTC in one half of the year only are told apart in the other half.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Season {
-    /// Of the northern hemisphere: London is ahead of UTC.
-    Summer,
-    /// The Azores are behind UTC.
-    Winter,
-}
-
-impl Season {
-    fn is_at(self, at: i64) -> bool {
-        let month = Timestamp::from_second(at.div_euclid(SECOND)).map_or(1, |at| at.to_zoned(TimeZone::UTC).month());
-        match self {
-            Self::Summer => (4..=9).contains(&month),
-            Self::Winter => matches!(month, 1 | 2 | 11 | 12),
-        }
-    }
-}
-
-/// How little a gap of time tells: less than a step of the zones tells everything, and then the season counts first.
-fn poorness(gap: i64, season: Option<Season>, at: i64) -> (bool, bool, i64) {
-    let wide = gap > ZONE_STEP;
-    (wide, !wide && season.is_some_and(|season| !season.is_at(at)), gap)
-}
-
-/// How a day is written.
-const DAYS: &str = "%Y-%m-%d";
-
-/// Which listing shows when a day, or what was modified since a time, begins.
-#[derive(Clone, Copy)]
-enum Edge {
-    /// One soon after midnight: a day that begins later would leave it out. One soon before a time: what forgets its minutes
-    /// has it, too.
-    After,
-    /// One soon before: a day that begins earlier would have it, too. One soon after a time.
-    Before,
-}
-
-/// A day with a listing as close to its beginning as there is, among those that are wanted.
-fn day(modified: &[i64], edge: Edge, season: Option<Season>, is_wanted: impl Fn(i64) -> bool) -> Option<ListQuery> {
-    let last = *modified.last()?;
-    let days = modified.iter().map(|at| match edge {
-        Edge::After => (at.div_euclid(DAY) * DAY, at.rem_euclid(DAY)),
-        Edge::Before => (at.div_euclid(DAY) * DAY + DAY, DAY - at.rem_euclid(DAY)),
-    });
-    let some = days.filter(|(day, gap)| *gap > 0 && *day < last && is_wanted(*day));
-    let (day, _) = some.min_by_key(|(day, gap)| poorness(*gap, season, *day))?;
-    Some(since(written(day, DAYS, 0)?, day))
-}
-
-/// A whole second in which nothing was modified, with listings soon before and soon after it, rather on one day: what
-/// reads the time as an earlier or a later one is found out. It is next to one of them.
-fn between(modified: &[i64], edge: Edge, season: Option<Season>, is_wanted: impl Fn(i64) -> bool) -> Option<i64> {
-    let pairs = modified.windows(2).filter_map(|pair| {
-        let (before, after) = (pair[0], pair[1]);
-        let second = match edge {
-            Edge::Before => (after - 1).div_euclid(SECOND) * SECOND,
-            Edge::After => (before.div_euclid(SECOND) + 1) * SECOND,
-        };
-        (before < second && second < after && is_wanted(second)).then_some((before, after, second))
-    });
-    let best = pairs.min_by_key(|(before, after, second)| {
-        let (wide, off, gap) = poorness(after - before, season, *second);
-        (before.div_euclid(DAY) != after.div_euclid(DAY), wide, off, gap)
-    });
-    best.map(|(_, _, second)| second)
 }

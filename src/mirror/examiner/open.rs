@@ -2,6 +2,9 @@
 //!
 //! Pure. Callers: [`super`].
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use crate::api::form::ListForm;
 use crate::api::listing::Summary;
 use crate::api::odd::{How, Meaning, Odd, Row, folded};
@@ -20,6 +23,15 @@ const WORDS: [&str; 2] = ["qzvxk", "wjqpfh"];
 /// How many examples of a row are asked at first.
 pub(super) const TURNS: u16 = 2;
 
+/// The filters beside which the example of this turn is asked, if the origin means by them what we do: where a filter selects,
+/// it may mean something else. The unfiltered list comes first.
+pub(super) fn beside(row: Row, turn: u16) -> Option<Shape> {
+    let of_dates = (turn / 2 + row as u16) % 2 == 1;
+    let raw = if of_dates { "modified_since=2000-01-01" } else { "sport=a" };
+    let shape = Shape::of(&query::Parameters::parse(raw).ok()?.list);
+    (turn % 2 == 1).then_some(shape)
+}
+
 /// An odd request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenCase {
@@ -35,12 +47,25 @@ impl OpenCase {
         Shape::of_row(self.row)
     }
 
-    /// The example of this turn; `None`: the data has none.
-    pub(super) fn of(dataset: &Dataset, row: Row, turn: u16, form: &ListForm) -> Option<Self> {
+    /// The example of this turn; `None`: the data has none. `filtered`: a query with the filters beside it; `now_ms`:
+    /// milliseconds since 1970.
+    pub(super) fn of(
+        dataset: &Dataset,
+        (row, turn): (Row, u16),
+        form: &ListForm,
+        filtered: Option<ListQuery>,
+        now_ms: i64,
+    ) -> Option<Self> {
         let second = turn % 2 == 1;
         let pick = |values: [&'static str; 2]| values[usize::from(second)];
-        let total = dataset.len() as u64;
-        let bare = ListQuery { per_page: form.page_size, ..ListQuery::default() };
+        let mut bare = ListQuery { per_page: form.page_size, ..filtered.unwrap_or_default().with_page(1) };
+        match row {
+            Row::SinceMalformed | Row::SinceFuture | Row::EmptySince => bare.modified_since = None,
+            Row::UnknownSport => bare.slugs[TaxonomyKind::Sports.index()] = None,
+            Row::EmptyFilter if turn % 3 == 0 => bare.slugs[TaxonomyKind::Sports.index()] = None,
+            _ => {}
+        }
+        let total = dataset.find(&bare).ok()?.total;
         let sized = ListQuery { per_page: if second { 7 } else { bare.per_page }, ..bare.clone() };
         // A second page is another one with each size.
         let paged = bare.with_page(if second && total > 2 * u64::from(ListQuery::MAX_PER_PAGE) { 2 } else { 1 });
@@ -68,12 +93,17 @@ impl OpenCase {
                 many(&sized, kind.parameter(), How::Repeated, &two_terms(kind, dataset)?)
             }
             Row::SinceMalformed => one(&sized, "modified_since", How::Malformed, pick(WORDS)),
-            Row::SinceFuture => one(&sized, "modified_since", How::Future, pick(["2999-01-01", "2987-06-05"])),
+            // One in the year after next at most, and one that is too far for some clocks.
+            Row::SinceFuture if second => {
+                let year = Timestamp::from_millisecond(now_ms).ok()?.to_zoned(TimeZone::UTC).year();
+                one(&sized, "modified_since", How::Future, &format!("{}-06-05", year + 1))
+            }
+            Row::SinceFuture => one(&sized, "modified_since", How::Future, "2999-01-01"),
             Row::UnknownSport => no_term(&sized, TaxonomyKind::Sports, second, dataset),
             Row::UnknownState => no_term(&sized, TaxonomyKind::States, second, dataset),
             Row::UnknownCity => no_term(&sized, TaxonomyKind::Cities, second, dataset),
             Row::EmptyNumber => many(&paged, pick(["page", "per_page"]), How::Empty, &[]),
-            Row::EmptyFilter => many(&sized, pick(["sport", "city"]), How::Empty, &[]),
+            Row::EmptyFilter => many(&sized, ["sport", "city", "state"][usize::from(turn % 3)], How::Empty, &[]),
             Row::EmptySince => many(&sized, "modified_since", How::Empty, &[]),
             Row::IdWord => {
                 return Some(Self { path: format!("/api/listings/{}.json", pick(WORDS)), row, list: None });

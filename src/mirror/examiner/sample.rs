@@ -19,12 +19,12 @@ use super::example::Example;
 const ROUND: usize = 17;
 const ORDINARY: usize = 8;
 
-/// The sample of this turn. It takes time.
-pub(super) fn any(dataset: &Dataset, turn: usize) -> Asked {
+/// The sample of this turn. It takes time. `now`: nanoseconds since 1970.
+pub(super) fn any(dataset: &Dataset, turn: usize, now: i64) -> Asked {
     let Some(nth) = (turn % ROUND).checked_sub(ORDINARY) else { return ordinary(dataset, turn % ROUND) };
     let all = Shape::of_lists();
     let shape = all[(turn / ROUND * (ROUND - ORDINARY) + nth) % all.len()];
-    let example = Example::of(dataset, shape, rand::random_range(0..1000), &BTreeSet::new());
+    let example = Example::of(dataset, shape, rand::random_range(0..1000), &BTreeSet::new(), now);
     example.map_or_else(|| ordinary(dataset, nth), Asked::Query)
 }
 

@@ -56,7 +56,8 @@ pub(super) fn next(table: &Table, noted: &BTreeSet<Shape>, now_ms: i64, last_ms:
         if let Some(least) = all.iter().find(open).map(|shape| shape.filters()) {
             // What has more filters may not be asked at all.
             let shapes = all.iter().filter(open).copied().filter(|shape| shape.filters() == least);
-            return Step::Ask { shapes: shapes.take(AT_ONCE).collect(), first };
+            let room = AT_ONCE.min((MOST_OPENING - table.asked) as usize);
+            return Step::Ask { shapes: shapes.take(room).collect(), first };
         }
         // A row of the open cases is read through meanwhile, and nothing depends on it.
         let is_awaited = |shape: &&Shape| shape.row().is_none() && entry(shape).due_ms > 0 && entry(shape).is_awaited();

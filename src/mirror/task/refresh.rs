@@ -13,6 +13,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshot::verdicts::Verdicts;
 use crate::origin::client::AskError;
 use crate::origin::status::OriginState;
 use crate::origin::window::Class;
@@ -31,6 +32,7 @@ const REFUSED: [u16; 3] = [400, 414, 422];
 /// Puts the five questions of a refresh in a way that the origin understands.
 pub(super) struct Questions {
     copies: Copies,
+    verdicts: Verdicts,
     pub(super) shape: ProbeShape,
     /// When the shape was last changed, in milliseconds of our clock: it is tried again a day later.
     changed_ms: i64,
@@ -45,15 +47,18 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    pub(super) fn new(copies: Copies) -> Self {
+    pub(super) fn new(copies: Copies, verdicts: Verdicts) -> Self {
         let (shape, unlisted) = (ProbeShape::default(), HashSet::new());
-        Self { copies, shape, changed_ms: 0, unprobed: 0, unlisted, is_excused: false, turn: 0 }
+        Self { copies, verdicts, shape, changed_ms: 0, unprobed: 0, unlisted, is_excused: false, turn: 0 }
     }
 
-    /// Keeps in mind that a list does not show these.
-    fn leave_out(&mut self, unlisted: impl IntoIterator<Item = ListingId>) {
+    /// Keeps in mind that a list does not show these. The origin may mean something else by such a question than we do.
+    fn leave_out(&mut self, unlisted: Vec<ListingId>, answers: &Answers) {
         /// More of them are forgotten.
         const MOST: usize = 10_000;
+        if let Some((probe, ..)) = answers.probe.as_ref().filter(|_| !unlisted.is_empty()) {
+            self.verdicts.suspect(&probe.path, self.copies.client.now_ms());
+        }
         if self.unlisted.len() > MOST {
             self.unlisted.clear();
         }
@@ -68,7 +73,7 @@ impl Questions {
         if unknown.is_empty() || std::mem::replace(&mut self.is_excused, true) {
             self.probe_otherwise();
         }
-        self.leave_out(unknown);
+        self.leave_out(unknown, answers);
     }
 
     /// Falls back to a probe that the origin may understand.
@@ -125,8 +130,8 @@ impl Questions {
         let mut answers = self.ask(dataset, now_ms).await?;
         let mut removed = answers.unknown(dataset);
         removed.retain(|id| before.is_some_and(|before| before.summary(*id).is_some()));
+        self.leave_out(removed.clone(), &answers);
         answers.leave_out(|id| removed.contains(&id));
-        self.leave_out(removed);
         Ok(answers)
     }
 

@@ -47,9 +47,12 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     let (mut venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
     let last = total.div_ceil(per_page).max(1);
     if page > last {
+        let ends = quirk == Some(Quirk::EndsFiltered) && is_filtered;
         match edges.beyond {
-            BeyondLast::Empty => {}
-            BeyondLast::NotFound => return context.error(404, &format!("page '{page}' is beyond the last one")),
+            BeyondLast::Empty if !ends => {}
+            BeyondLast::Empty | BeyondLast::NotFound => {
+                return context.error(404, &format!("page '{page}' is beyond the last one"));
+            }
             BeyondLast::LastPage => {
                 page = last;
                 venues = select(context, &query, (page - 1).saturating_mul(per_page), per_page).0;

@@ -82,6 +82,11 @@ impl Query {
                 {
                     return Err((400, format!("{name}: '{value}' is too long ago")));
                 }
+                if let (Some(at), Some(Quirk::RefusesAfter(second))) = (at, switches.quirk)
+                    && at.as_second() > second
+                {
+                    return Err((400, format!("{name}: '{value}' is too late")));
+                }
                 match at.map(|at| if switches.quirk == Some(Quirk::WholeHours) { hour(at) } else { at }) {
                     Some(at) if at <= now || edges.odd_since == OddSince::Usual => since = Some(at),
                     _ if edges.odd_since == OddSince::Ignored => continue,

@@ -339,6 +339,10 @@ pub enum Quirk {
     WholeHours,
     /// Listings have a field more in lists of a state.
     Ranks,
+    /// Pages beyond the last one are 404 in filtered lists.
+    EndsFiltered,
+    /// A `modified_since` after this second is refused.
+    RefusesAfter(i64),
 }
 
 /// Everything that can be varied.

@@ -68,8 +68,8 @@ async fn play(seed: u64) {
         origin.clear_log();
         sleep(HOUR).await;
         let refreshes = (HOUR.as_secs_f64() / (0.4 * TTL.as_secs_f64())).ceil() as u64;
-        // The rest is for examples, and for a sweep.
-        assert!(origin.count() <= 5 * refreshes + 60, "seed {seed}, step {step}: {} requests", origin.count());
+        // The rest is for the first examples, and for a sweep.
+        assert!(origin.count() <= 5 * refreshes + 70, "seed {seed}, step {step}: {} requests", origin.count());
         assert!(rig.is_alive());
     }
     rig.abort().await;

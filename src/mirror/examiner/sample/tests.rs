@@ -35,7 +35,8 @@ fn dataset(listings: u64) -> Dataset {
 #[test]
 fn a_round_has_every_kind_and_further_ones_every_shape() {
     let dataset = dataset(130);
-    let draw = |from: usize, times: usize| (from..from + times).map(|turn| any(&dataset, turn)).collect::<Vec<_>>();
+    let draw =
+        |from: usize, times: usize| (from..from + times).map(|turn| any(&dataset, turn, i64::MAX)).collect::<Vec<_>>();
     for from in 0..ROUND {
         let round = draw(from, ROUND);
         let is_list = |sample: &&Asked| matches!(sample, Asked::Query(example) if !example.query.is_filtered());
@@ -60,7 +61,7 @@ fn a_round_has_every_kind_and_further_ones_every_shape() {
 fn an_empty_data_set_is_sampled_too() {
     let dataset = dataset(0);
     for turn in 0..100 {
-        let drawn = any(&dataset, turn);
+        let drawn = any(&dataset, turn, i64::MAX);
         assert!(matches!(drawn, Asked::Taxonomy(_) | Asked::Detail(_)), "{drawn:?}");
     }
 }
