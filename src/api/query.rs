@@ -199,6 +199,11 @@ impl ListQuery {
         self.modified_since.is_some() || self.slugs.iter().any(Option::is_some)
     }
 
+    /// That of a path with a query; `None`: it has none, or an odd one.
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
+        Some(Parameters::parse(path.split_once('?')?.1).ok()?.list)
+    }
+
     /// What it weighs as a key, in bytes, about.
     pub fn weight(&self) -> usize {
         self.filters().map(|(_, value)| value.len()).sum::<usize>() + 96

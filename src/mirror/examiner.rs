@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
-use crate::api::query::{ListQuery, Parameters};
+use crate::api::query::ListQuery;
 use crate::api::shape::{Shape, TermName};
 use crate::clock::Monotonic;
 use crate::data::snapshot::content::SnapshotId;
@@ -209,10 +209,10 @@ impl Examiner {
                     let (turn, form) = (entry.turn, &of.meta.form);
                     return OpenCase::of(&of.dataset, (row, turn), form, filtered, now_ms).map(Asked::Open);
                 }
-                let again = entry.again.as_deref().and_then(query_of);
+                let again = entry.again.as_deref().and_then(ListQuery::of_path);
                 let again = again.map(|query| Example::again(&of.dataset, query));
                 let noted = || Example::noted(&of.dataset, noted?);
-                let differed = differed.filter(|_| again.is_none()).as_deref().and_then(query_of);
+                let differed = differed.filter(|_| again.is_none()).as_deref().and_then(ListQuery::of_path);
                 let example =
                     again.or_else(noted).or_else(|| Example::of(&of.dataset, shape, entry.turn, &doubtful, now))?;
                 Some(Asked::Query(match differed {
@@ -281,7 +281,7 @@ impl Examiner {
         differed: Option<&str>,
         class: Class,
     ) -> Result<(), Aborted> {
-        let term = differed.and_then(query_of).and_then(|query| TermName::all_of(&query).next());
+        let term = differed.and_then(ListQuery::of_path).and_then(|query| TermName::all_of(&query).next());
         let (of, doubtful) = (newest.clone(), self.shared.verdicts.terms());
         let make = move || term.and_then(|term| Example::on_trial(&of.dataset, &term, &doubtful)).unwrap_or_default();
         let trial = blocking(move || Ok::<_, Aborted>(make())).await?;
@@ -448,10 +448,6 @@ impl Examiner {
 fn asker(class: Class) -> Asker {
     let patience = if class == Class::Background { Some(PATIENCE) } else { None };
     Asker { patience, ..Asker::mirror(class) }
-}
-
-fn query_of(path: &str) -> Option<ListQuery> {
-    Some(Parameters::parse(path.split_once('?')?.1).ok()?.list)
 }
 
 #[cfg(test)]

@@ -218,7 +218,7 @@ impl Picture {
         let unstored = (self.shield && self.unstored >= MANY_UNSTORED).then(|| {
             let text = format!(
                 "nothing can be stored: the last {} answers of the origin forbid it with `Cache-Control: private` or \
-                 `no-store`, so each request of a client becomes a request to the origin",
+                 `no-store`, so nearly every request of a client becomes one to the origin",
                 self.unstored
             );
             Finding::new(Kind::NotStored, text)

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::api::odd::{Meaning, Row};
-use crate::api::query::{ListQuery, Parameters};
+use crate::api::query::ListQuery;
 use crate::api::shape::{Shape, TermName};
 
 use super::seconds::Seconds;
@@ -122,10 +122,10 @@ impl Verdicts {
         changed
     }
 
-    /// Has a query asked at once, and reads its shape through until then. Not a page of the unfiltered list.
+    /// Has this path and query asked at once, and the shape read through until then. The unfiltered list is no shape to
+    /// suspect here.
     pub(crate) fn suspect(&self, path: &str, now_ms: i64) {
-        let query = path.split_once('?').and_then(|(_, raw)| Parameters::parse(raw).ok());
-        if let Some(query) = query.map(|parsed| parsed.list).filter(ListQuery::is_filtered) {
+        if let Some(query) = ListQuery::of_path(path).filter(ListQuery::is_filtered) {
             self.change(|table| table.suspect(Shape::of(&query), path.to_owned(), false, now_ms));
         }
     }

@@ -64,7 +64,7 @@ impl Details {
         let disturbed = self.disturbed();
         let (dataset, now_ms, cycle_ms) = (&published.dataset, now.as_millis(), millis(cycle));
         // After an answer that was too old, or may have been, ask again when the CDN has dropped that copy.
-        let rest_ms = |id| millis(retries.rest_of_copy(id, cache_ttl, cycle));
+        let rest_ms = |id, summary| millis(retries.rest_of_copy(id, summary, cache_ttl, cycle));
         // A publication in the future is from before the clock was set back.
         let published_ms = published.meta.published_ms.min(now_ms);
         let mut until_ms = now_ms.saturating_add(millis(LONGEST.min(cycle)));
@@ -81,7 +81,7 @@ impl Details {
             if unseen {
                 changed.push(position);
             } else if is_doubtful {
-                let rest_ms = rest_ms(summary.id);
+                let rest_ms = rest_ms(summary.id, summary.hash);
                 if (0..rest_ms).contains(&now_ms.saturating_sub(meta.fetched_ms)) {
                     until_ms = until_ms.min(meta.fetched_ms.saturating_add(rest_ms));
                 } else {

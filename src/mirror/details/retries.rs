@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::clock::backoff::doubled;
@@ -23,8 +24,9 @@ const LONGEST: i64 = 3600;
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     each: HashMap<ListingId, Failed>,
-    /// How often in a row a detail came from before its listing's change.
-    old_copies: HashMap<ListingId, u32>,
+    /// How often in a row a detail may have come from before its listing's last change, which the hash of its summary
+    /// names.
+    old_copies: HashMap<ListingId, (ContentHash, u32)>,
     row: Row,
     error: String,
     /// Whether the origin failed as a whole.
@@ -90,19 +92,25 @@ impl Retries {
         self.row = Row::default();
     }
 
-    /// The origin answered, with a copy that may be from before its listing's change.
-    pub(super) fn came(&mut self, id: ListingId, is_old: bool) {
+    /// The origin answered. `is_old`: perhaps with a copy from before the listing's last change.
+    pub(super) fn came(&mut self, id: ListingId, summary: ContentHash, is_old: bool) {
         self.answered();
+        let times = self.old_copies.remove(&id).filter(|(of, _)| *of == summary).map_or(0, |(_, times)| times);
         if is_old {
-            *self.old_copies.entry(id).or_default() += 1;
-        } else {
-            self.old_copies.remove(&id);
+            self.old_copies.insert(id, (summary, times.saturating_add(1)));
         }
     }
 
-    /// How long a detail rests after an old copy, which a CDN drops after `cache_ttl`.
-    pub(super) fn rest_of_copy(&self, id: ListingId, cache_ttl: Duration, longest: Duration) -> Duration {
-        let again = self.old_copies.get(&id).map_or(0, |times| times.saturating_sub(1));
+    /// How long a detail rests after an old copy: at first as long as a CDN keeps one.
+    pub(super) fn rest_of_copy(
+        &self,
+        id: ListingId,
+        summary: ContentHash,
+        cache_ttl: Duration,
+        longest: Duration,
+    ) -> Duration {
+        let known = self.old_copies.get(&id).filter(|(of, _)| *of == summary);
+        let again = known.map_or(0, |(_, times)| times.saturating_sub(1));
         doubled(cache_ttl, again, longest.max(cache_ttl))
     }
 
@@ -262,6 +270,22 @@ mod tests {
         }
         assert_eq!(retries.failing(), 100);
         assert!(retries.finding().unwrap().text.starts_with("100 details cannot be fetched, although others can"));
+    }
+
+    #[test]
+    fn old_copies_are_waited_for_longer_and_longer_until_the_listing_changes_again() {
+        let (id, [one, other]) = (ListingId(7), [b"1", b"2"].map(|text| ContentHash::of(text)));
+        let mut retries = Retries::default();
+        let rest = |retries: &Retries, summary| retries.rest_of_copy(id, summary, MINUTE, 5 * MINUTE).as_secs() / 60;
+        for minutes in [1, 2, 4, 5, 5] {
+            retries.came(id, one, true);
+            assert_eq!((rest(&retries, one), rest(&retries, other)), (minutes, 1));
+        }
+        retries.came(id, other, true);
+        assert_eq!(rest(&retries, other), 1);
+        retries.came(id, other, true);
+        retries.came(id, other, false);
+        assert_eq!(rest(&retries, other), 1, "a new one came");
     }
 
     #[test]

@@ -111,15 +111,17 @@ impl DetailWorker {
                 let MirrorContext { copies, details, .. } = &self.shared;
                 let (summary, volatile) = (dataset.summary(id)?, copies.volatile());
                 let asker = Asker { is_example: known.contains(&id), ..Asker::mirror(class) };
-                Some((id, details.fetch(&copies.client, &volatile, summary, asker).await))
+                Some((summary, details.fetch(&copies.client, &volatile, summary, asker).await))
             })
             .buffer_unordered(AT_ONCE);
         while let Some(fetched) = fetches.next().await {
             match fetched {
                 None => {}
-                Some((id, Ok(_))) => retries.came(id, self.shared.details.is_unsettled(dataset, id)),
-                Some((id, Err(error))) => {
-                    self.note_failure(id, &error, retries);
+                Some((summary, Ok(_))) => {
+                    retries.came(summary.id, summary.hash, self.shared.details.is_unsettled(dataset, summary.id));
+                }
+                Some((summary, Err(error))) => {
+                    self.note_failure(summary.id, &error, retries);
                     all_fail.store(retries.rests(self.shared.clock.now_wall()).is_some(), Ordering::Relaxed);
                 }
             }

@@ -182,20 +182,20 @@ impl Example {
         Self { query, tells }
     }
 
-    /// The lists that show whether a term alone is answered otherwise: its own, some of terms whose slugs are no part of
-    /// another one, and, if its slug is such a part, all those of such slugs: a filter that matches parts gets them all
-    /// wrong. So are some that share a word with it, or have no listings either. The flag is true for those other terms. `None`: these are too many, or there is no other term.
+    /// The lists that show whether a term alone is answered otherwise: its own, those of terms that may go wrong with it, and
+    /// those of other terms, with the flag. A filter that matches parts gets all slugs wrong that are part of another one; one
+    /// that matches words, those with a word of this one; and an origin may leave out all terms without listings. `None`: these
+    /// are too many, or there is no other term.
     pub(super) fn on_trial(
         dataset: &Dataset,
         of: &TermName,
         doubtful: &DoubtfulTerms,
     ) -> Option<Vec<(TermName, bool, Self)>> {
         let (kind, slugs) = (of.kind, Slugs::of(dataset, of.kind));
-        let is_part = |slug: &str| slugs.has_part(slug);
-        let is_empty = |slug: &str| without_listings(dataset, kind).any(|term| term == slug);
-        let is_akin = |slug: &str| slugs.are_akin(slug, &of.slug) || (is_empty(&of.slug) && is_empty(slug));
+        let is_part = |slug: &str| slugs.is_part(slug);
+        let is_akin = |slug: &str| slugs.share_a_word(slug, &of.slug);
         let is_tried = |slug: &&str| **slug != *of.slug && !doubtful.contains(&name(kind, slug));
-        let others = || dataset.memberships(kind).map(|(slug, _)| slug).filter(is_tried);
+        let others = || dataset.known_terms(kind).map(|(slug, _)| slug).filter(is_tried);
         let mut parts: Vec<&str> = match others().count() {
             _ if !is_part(&of.slug) => Vec::new(),
             count if count > MOST_PARTS => return None,
@@ -203,6 +203,9 @@ impl Example {
         };
         let akin: Vec<&str> = others().filter(|slug| is_akin(slug) && !parts.contains(slug)).take(MOST_TERMS).collect();
         parts.extend(akin);
+        if without_listings(dataset, kind).any(|slug| *slug == *of.slug) {
+            parts.extend(without_listings(dataset, kind).filter(is_tried).take(MOST_TERMS));
+        }
         let telling = telling(dataset, kind, doubtful);
         let leaves_out = telling.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
         let controls =

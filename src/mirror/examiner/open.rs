@@ -23,8 +23,8 @@ const WORDS: [&str; 2] = ["qzvxk", "wjqpfh"];
 /// How many examples of a row are asked at first.
 pub(super) const TURNS: u16 = 2;
 
-/// The filters beside which the example of this turn is asked, if the origin means by them what we do: where a filter selects,
-/// it may mean something else. The unfiltered list comes first.
+/// The filter beside which the example of this turn is asked; `None`: of the unfiltered list. Where a filter selects, the
+/// origin may mean something else.
 pub(super) fn beside(row: Row, turn: u16) -> Option<Shape> {
     let of_dates = (turn / 2 + row as u16) % 2 == 1;
     let raw = if of_dates { "modified_since=2000-01-01" } else { "sport=a" };
@@ -47,8 +47,8 @@ impl OpenCase {
         Shape::of_row(self.row)
     }
 
-    /// The example of this turn; `None`: the data has none. `filtered`: a query with the filters beside it; `now_ms`:
-    /// milliseconds since 1970.
+    /// The example of this turn; `None`: the data has none. `filtered`: a query with the filter of [`beside`];
+    /// `now_ms`: milliseconds since 1970.
     pub(super) fn of(
         dataset: &Dataset,
         (row, turn): (Row, u16),
@@ -93,7 +93,7 @@ impl OpenCase {
                 many(&sized, kind.parameter(), How::Repeated, &two_terms(kind, dataset)?)
             }
             Row::SinceMalformed => one(&sized, "modified_since", How::Malformed, pick(WORDS)),
-            // One in the year after next at most, and one that is too far for some clocks.
+            // Once next year, once too late for some clocks.
             Row::SinceFuture if second => {
                 let year = Timestamp::from_millisecond(now_ms).ok()?.to_zoned(TimeZone::UTC).year();
                 one(&sized, "modified_since", How::Future, &format!("{}-06-05", year + 1))

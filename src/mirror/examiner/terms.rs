@@ -17,8 +17,8 @@ pub(super) const MOST_PARTS: usize = 64;
 /// The terms in doubt although their shapes are not.
 pub(super) type DoubtfulTerms = BTreeSet<TermName>;
 
-/// The terms with the most listings: first those whose slug is a part of another one, known by name before known by their own
-/// list; last one that leaves nothing out.
+/// The terms with the most listings: first those whose slug is a part of another one, then those whose slug shares a word with
+/// another one, known by name before known by their own list; last one that leaves nothing out.
 pub(super) fn telling<'a>(
     dataset: &'a Dataset,
     kind: TaxonomyKind,
@@ -32,7 +32,7 @@ pub(super) fn telling<'a>(
     known.truncate(MOST_PARTS);
     // What the origin itself listed for a slug shows nothing of how it matches slugs.
     let is_listed = |slug: &str| matches!(dataset.membership(kind, slug), Some(Membership::Listed(..)));
-    known.sort_by_cached_key(|(slug, _)| (!slugs.has_part(slug), !slugs.shares_a_word(slug), is_listed(slug)));
+    known.sort_by_cached_key(|(slug, _)| (!slugs.is_part(slug), slugs.shared_words(slug).is_empty(), is_listed(slug)));
     known
 }
 
@@ -46,7 +46,7 @@ pub(super) fn without_listings(dataset: &Dataset, kind: TaxonomyKind) -> impl It
 pub(super) struct Slugs {
     /// A line each.
     all: String,
-    /// How many have this word.
+    /// How many have a word.
     words: HashMap<String, usize>,
     count: usize,
 }
@@ -62,23 +62,19 @@ impl Slugs {
     }
 
     /// Whether a slug is a part of another one.
-    pub(super) fn has_part(&self, slug: &str) -> bool {
+    pub(super) fn is_part(&self, slug: &str) -> bool {
         self.all.matches(&*folded(slug)).nth(1).is_some()
     }
 
-    /// Whether this word tells slugs apart, as one that most of them have does not.
-    fn tells(&self, word: &str) -> bool {
-        self.words.get(word).is_some_and(|have| 2 * have <= self.count)
-    }
-
-    fn shares_a_word(&self, slug: &str) -> bool {
+    /// The words of a slug that others have, too, but at most half of all.
+    fn shared_words(&self, slug: &str) -> BTreeSet<&str> {
         let slug = folded(slug);
-        slug.split('-').any(|word| self.tells(word) && self.words.get(word).is_some_and(|have| *have > 1))
+        let known = slug.split('-').filter_map(|word| self.words.get_key_value(word));
+        known.filter(|(_, have)| (2..=self.count / 2).contains(*have)).map(|(word, _)| word.as_str()).collect()
     }
 
-    pub(super) fn are_akin(&self, slug: &str, other: &str) -> bool {
-        let (slug, other) = (folded(slug), folded(other));
-        slug.split('-').any(|word| self.tells(word) && other.split('-').any(|of_other| of_other == word))
+    pub(super) fn share_a_word(&self, slug: &str, other: &str) -> bool {
+        !self.shared_words(slug).is_disjoint(&self.shared_words(other))
     }
 }
 

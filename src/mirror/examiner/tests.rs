@@ -216,7 +216,7 @@ impl Origin {
         }
         let at = Moment { now_ms, apart_ms: 1000, is_still: true };
         if entry.is_on_trial {
-            let term = TermName::all_of(&query_of(&entry.again.unwrap()).unwrap()).next().unwrap();
+            let term = TermName::all_of(&ListQuery::of_path(&entry.again.unwrap()).unwrap()).next().unwrap();
             let trial = Example::on_trial(dataset, &term, &doubtful).unwrap_or_default();
             let answered = |(term, is_control, example): (TermName, bool, Example)| Tried {
                 term,
@@ -229,7 +229,7 @@ impl Origin {
                 table.tried(shape, &tried, at);
             });
         }
-        let again = entry.again.as_deref().and_then(query_of).map(|query| Example::again(dataset, query));
+        let again = entry.again.as_deref().and_then(ListQuery::of_path).map(|query| Example::again(dataset, query));
         let Some(example) = again.or_else(|| Example::of(dataset, shape, entry.turn, &doubtful, NOW)) else {
             return verdicts.change(|table| table.pass_over(shape, example::turns(shape), now_ms));
         };
@@ -583,7 +583,7 @@ fn what_is_beside_a_difference_is_asked_the_same_and_confirmed_by_three_examples
     ] {
         let entry = verdicts.table().entry(Shape::of(&list(raw)));
         assert!(entry.due_ms > 0);
-        let again = query_of(&entry.again.unwrap()).unwrap();
+        let again = ListQuery::of_path(&entry.again.unwrap()).unwrap();
         assert_eq!((again.per_page, again.page), (99, 2));
         assert_eq!(again.modified_since.as_ref().map(|since| &*since.text), time);
     }

@@ -52,7 +52,7 @@ impl Questions {
         Self { copies, verdicts, shape, changed_ms: 0, unprobed: 0, unlisted, is_excused: false, turn: 0 }
     }
 
-    /// Keeps in mind that a list does not show these. The origin may mean something else by such a question than we do.
+    /// Keeps in mind that no list shows these, which the probe names: the origin may mean something else by it than we do.
     fn leave_out(&mut self, unlisted: Vec<ListingId>, answers: &Answers) {
         /// More of them are forgotten.
         const MOST: usize = 10_000;

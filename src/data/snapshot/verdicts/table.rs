@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::api::odd::{Meaning, Row};
-use crate::api::query::{ListQuery, Parameters};
+use crate::api::query::ListQuery;
 use crate::api::shape::{Shape, TermName};
 
 use super::told::Told;
@@ -493,11 +493,11 @@ impl Table {
 
     /// Has the parts of a shape, and its other forms of the time, asked what differed: one of them may be what has changed.
     fn ask_parts(&mut self, shape: Shape, path: &str, now_ms: i64) {
-        let query = path.split_once('?').and_then(|(_, raw)| Parameters::parse(raw).ok());
+        let query = ListQuery::of_path(path);
         for part in shape.parts().chain(shape.siblings()) {
             let entry = self.entries.entry(part).or_default();
             if !entry.is_in_doubt() && entry.due_ms == 0 {
-                let of_part = query.as_ref().and_then(|query| part.of_query(&query.list));
+                let of_part = query.as_ref().and_then(|query| part.of_query(query));
                 (entry.due_ms, entry.again) = (now_ms, of_part.map(|query| query.path_and_query()));
             }
         }
