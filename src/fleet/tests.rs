@@ -110,10 +110,16 @@ impl Machine {
 
     /// The same from another origin.
     pub(crate) fn serve_from(&self, ids: impl IntoIterator<Item = u64>, origin: &str) {
+        self.serve_long(ids, 0, origin);
+    }
+
+    /// The same, where the text of the listings from 1001 on is longer by so many bytes.
+    pub(crate) fn serve_long(&self, ids: impl IntoIterator<Item = u64>, longer: usize, origin: &str) {
         let summary = |id: u64| {
             // A name that no coding makes shorter, so that a delta is small beside a full bundle.
             let name = blake3::hash(&id.to_le_bytes());
-            let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{name}","modified":"2026-01-01T00:00:00Z"}}"#));
+            let more = " ".repeat(if id > 1000 { longer } else { 0 });
+            let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{name}",{more}"modified":"2026-01-01T00:00:00Z"}}"#));
             Summary { id: ListingId(id), hash: ContentHash::of(&raw), raw }
         };
         let content = Content {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::delta::{Delta, ScriptStep, lead_astray};
 use super::manifest::{Counts, Manifest};
-use super::part::PartKind;
+use super::part::{PartKind, most_memory};
 use super::parts::{self, PartReader, PartSeal, UnpackedPart};
 use super::records::Records;
 use super::{BundleError, FORMAT, MAX_TEXT, Progress};
@@ -51,6 +51,8 @@ pub struct Bundle {
     details: Vec<ListingId>,
     /// The parts of details: bodies, and validators.
     pub(super) parts: [Vec<PartSeal>; 2],
+    /// What it takes of memory, in bytes.
+    held: u64,
 }
 
 /// The content in a bundle.
@@ -107,6 +109,7 @@ impl Bundle {
         read_end(&mut parts, &digest)?;
         Ok(Self {
             format: parts.format,
+            held: parts.held,
             file_hash: parts.end()?,
             manifest,
             digest,
@@ -133,6 +136,13 @@ impl Bundle {
     /// BLAKE3 of the file, to compare with the signed file.
     pub const fn file_hash(&self) -> blake3::Hash {
         self.file_hash
+    }
+
+    /// The limit, in bytes of memory, that bundles in files of so many bytes exceed together, although each keeps its own.
+    pub(crate) fn exceeded<'a>(bundles: impl IntoIterator<Item = &'a Self>, files: u64) -> Option<u64> {
+        let most = most_memory(files);
+        let held = bundles.into_iter().map(|bundle| bundle.held).fold(0, u64::saturating_add);
+        (held > most).then_some(most)
     }
 
     /// The content of a full bundle; `None`: a delta.

@@ -62,7 +62,7 @@ pub(super) struct PartReader<'p, R> {
     /// The raw length of these parts.
     pub raw: u64,
     /// Bytes in memory so far.
-    held: u64,
+    pub held: u64,
     /// The head of the next part, if already read.
     ahead: Option<PartHead>,
     unpacker: Decompressor<'static>,

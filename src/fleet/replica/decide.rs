@@ -202,6 +202,14 @@ pub(super) fn misfit(key: &str, error: &BundleError) -> String {
     )
 }
 
+/// The message about a bundle that takes too much memory beside those before it in a chain.
+pub(super) fn heavy(key: &str, most: u64) -> String {
+    format!(
+        "{key} and the bundles before it would take more than {most} bytes of memory together, the limit for files of their \
+         length; it is taken after them"
+    )
+}
+
 /// The pause before the first further try of a bad object, doubled each time.
 const FIRST: Duration = Duration::from_secs(2);
 /// The longest pause where a try costs a download.

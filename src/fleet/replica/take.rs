@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Follower;
-use super::decide::{BadObject, FollowError, LONGEST, misfit, taken};
+use super::decide::{BadObject, FollowError, LONGEST, heavy, misfit, taken};
 use crate::clock::WallTime;
+use crate::data::bundle::Bundle;
 use crate::data::bundle::signature::Opened;
 use crate::data::snapshot::journal::Entry;
 use crate::data::snapshots::follow::{self, Followed, ImportOutcome, Stand};
@@ -101,17 +102,24 @@ impl Follower {
         Err(error)
     }
 
-    /// All bundles of a chain, up to the first that cannot be had, and why.
+    /// All bundles of a chain, up to the first that cannot be had, and why. Together they may take as much memory as one file
+    /// of their length: 65 may be named, each of which may take 32 MiB more.
     pub(super) async fn fetch_all(
         &mut self,
         head: &Head,
         chain: &[&NamedBundle],
     ) -> (Vec<Opened>, Option<FollowError>) {
-        let mut steps = Vec::new();
+        let (mut steps, mut files) = (Vec::<Opened>::new(), 0_u64);
         for named in chain {
             match self.fetch(head, named).await {
                 Ok(step) => steps.push(step),
                 Err(error) => return (steps, Some(error)),
+            }
+            files = files.saturating_add(named.bytes);
+            if let Some(most) = Bundle::exceeded(steps.iter().map(|step| &step.bundle), files) {
+                steps.pop();
+                let error = self.set_aside(named, (LONGEST, heavy(&named.key().to_string(), most)));
+                return (steps, Some(error));
             }
         }
         (steps, None)

@@ -245,6 +245,27 @@ async fn a_bundle_that_does_not_fit_its_place_in_the_chain_is_refused_and_what_i
 }
 
 #[tokio::test]
+async fn bundles_that_are_small_files_and_much_memory_are_taken_one_after_the_other() {
+    let mut desk = Desk::new().await;
+    desk.machine.serve(1..=1000);
+    desk.publishes().await;
+    let mut served = Vec::new();
+    for last in [1001, 1002] {
+        // A delta carries the listings that are new or changed: 20 MB each time.
+        desk.machine.serve_long((1..=1000).chain([last]), 20_000_000, ORIGIN);
+        desk.publishes().await;
+        served.push(desk.served());
+    }
+    assert_eq!(desk.head().await.unwrap().deltas.len(), 2);
+    let mut replica = Replica::of(&desk, &nobody());
+    let why = replica.says().await;
+    assert!(why.contains("bytes of memory together"), "{why}");
+    assert_eq!(replica.machine.served().as_ref(), served.first());
+    desk.machine.wait(3);
+    replica.follows(&desk).await;
+}
+
+#[tokio::test]
 async fn where_deltas_do_not_fit_the_data_here_the_full_bundle_takes_its_place() {
     for is_there in [false, true] {
         let mut fleet = Fleet::new().await;
