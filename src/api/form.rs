@@ -27,6 +27,9 @@ named! {
     }
 }
 
+/// The numbers that the origin computes: others may be in quotes because they repeat what was asked for.
+const QUOTABLE: [&str; 2] = ["total", "total_pages"];
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListForm {
@@ -35,6 +38,9 @@ pub struct ListForm {
     pub pages: PageCount,
     /// The listings of a page where no number is asked for.
     pub page_size: u16,
+    /// The numbers that are in quotes, of [`QUOTABLE`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub quoted: BTreeSet<String>,
     /// Whether `filters` echoes something else than what was asked for. Ours stays as it was received.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub echoes_otherwise: bool,
@@ -43,7 +49,8 @@ pub struct ListForm {
 impl Default for ListForm {
     fn default() -> Self {
         let page_size = ListQuery::DEFAULT_PER_PAGE;
-        Self { without: BTreeSet::new(), pages: PageCount::Full, page_size, echoes_otherwise: false }
+        let (without, quoted) = (BTreeSet::new(), BTreeSet::new());
+        Self { without, pages: PageCount::Full, page_size, quoted, echoes_otherwise: false }
     }
 }
 
@@ -55,6 +62,7 @@ pub(crate) struct FormSeen {
     /// `total_pages`, and what it is by each rule.
     pages: Option<[u64; 3]>,
     page_size: Option<u16>,
+    quoted: Option<BTreeSet<String>>,
     echoes_otherwise: bool,
 }
 
@@ -69,10 +77,9 @@ impl FormSeen {
         is_ignored: impl Fn(&str) -> bool,
     ) -> Self {
         let fields = json::fields(body).unwrap_or_default();
-        let number = |name: &str| {
-            let field = fields.iter().find(|field: &&Field<'_>| field.key == name)?;
-            field.value.parse::<u64>().ok()
-        };
+        let value = |name: &str| fields.iter().find(|field: &&Field<'_>| field.key == name).map(|field| field.value);
+        let is_quoted = |name: &&str| value(name).is_some_and(|value| value.starts_with('"'));
+        let quoted = Some(QUOTABLE.into_iter().filter(is_quoted).map(str::to_owned).collect());
         let differs = |one: &Envelope, other: &Envelope| {
             let carried = one.fields.iter().filter(|field| !other.has(field));
             carried.filter_map(carried_key).filter(|key| !is_ignored(key)).map(str::to_owned).collect::<Vec<_>>()
@@ -84,17 +91,20 @@ impl FormSeen {
         };
         let size = u64::from(query.per_page);
         let rules = [query.total_pages(page.total), page.total / size + 1];
-        let pages = number("total_pages").filter(|_| page.total > 0).map(|shown| [shown, rules[0], rules[1]]);
+        let pages = value("total_pages")
+            .and_then(json::whole)
+            .filter(|_| page.total > 0)
+            .map(|shown| [shown, rules[0], rules[1]]);
         let shown = page.per_page.unwrap_or(page.items.len() as u64);
         let page_size = u16::try_from(shown).ok().filter(|shown| is_bare && (1..=100).contains(shown));
         // A list that is shorter than a page does not show how long a page is.
         let page_size = page_size.filter(|_| page.per_page.is_some() || page.total > shown);
-        let echo = fields.iter().find(|field| field.key == "filters").and_then(|field| json::fields(field.value).ok());
+        let echo = value("filters").and_then(|echo| json::fields(echo).ok());
         let is_echoed = |echo: &[Field<'_>], (name, value): (&str, &str)| {
             echo.iter().any(|field| field.key == name && json::string(field.value).is_some_and(|text| text == value))
         };
         let echoes_otherwise = echo.is_some_and(|echo| !query.filters().all(|filter| is_echoed(&echo, filter)));
-        Self { differing, pages, page_size, echoes_otherwise }
+        Self { differing, pages, page_size, quoted, echoes_otherwise }
     }
 }
 
@@ -122,6 +132,9 @@ impl ListForm {
             };
         }
         self.page_size = seen.page_size.unwrap_or(self.page_size);
+        if let Some(quoted) = &seen.quoted {
+            self.quoted.clone_from(quoted);
+        }
         self.echoes_otherwise |= seen.echoes_otherwise;
         *self != before
     }
@@ -163,6 +176,9 @@ impl ListForm {
                 names.join(", ")
             ));
         }
+        for name in &self.quoted {
+            told.push(format!("`{name}` is in quotes"));
+        }
         if self.echoes_otherwise {
             told.push("`filters` does not repeat what was asked for; this server repeats it as received".to_owned());
         }
@@ -170,7 +186,9 @@ impl ListForm {
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        let is_known = (1..=100).contains(&self.page_size) && self.without.len() <= Self::MOST;
+        let is_known = (1..=100).contains(&self.page_size)
+            && self.without.len() <= Self::MOST
+            && self.quoted.iter().all(|name| QUOTABLE.contains(&&**name));
         if is_known { Ok(()) } else { Err("the form of lists cannot be used".to_owned()) }
     }
 }

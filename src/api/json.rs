@@ -109,6 +109,11 @@ pub fn elements_up_to(text: &str, most: usize) -> Result<Vec<&str>, JsonError> {
     Ok(elements)
 }
 
+/// A whole number, also one in quotes, as some databases hand out what they count.
+pub(crate) fn whole(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| string(text)?.parse().ok())
+}
+
 /// The decoded string, or `None` when the text is not a JSON string. Half a surrogate pair is U+FFFD.
 pub fn string(text: &str) -> Option<Cow<'_, str>> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;

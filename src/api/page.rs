@@ -83,7 +83,7 @@ impl Page {
             found: found.map_or_else(|| "absent".to_owned(), json::shorten),
         };
         let total = value("total");
-        let total = total.and_then(|total| total.parse().ok()).ok_or_else(|| bad("total", "a whole number", total))?;
+        let total = total.and_then(json::whole).ok_or_else(|| bad("total", "a whole number", total))?;
         let items = value("items");
         let elements = match items.map(|items| json::elements_up_to(items, MOST_ITEMS)) {
             Some(Ok(elements)) => elements,
@@ -105,7 +105,7 @@ impl Page {
         Ok(Self {
             envelope: Envelope::of(&fields, volatile)?,
             total,
-            per_page: value("per_page").and_then(|size| size.parse().ok()),
+            per_page: value("per_page").and_then(json::whole),
             items,
             volatile: fields
                 .iter()
@@ -118,7 +118,7 @@ impl Page {
 
 /// Whether a page that states this total has no listings: there are none, or it is beyond the last.
 fn is_beyond<'a>(total: u64, value: impl Fn(&str) -> Option<&'a str>) -> bool {
-    let number = |name| value(name).and_then(|number| number.parse::<u64>().ok());
+    let number = |name| value(name).and_then(json::whole);
     let before = number("page").and_then(|page| page.checked_sub(1)?.checked_mul(number("per_page")?));
     total == 0 || before.is_some_and(|before| before >= total)
 }
@@ -237,10 +237,11 @@ impl EmptyNumbers {
     pub fn of(body: &[u8]) -> Option<Self> {
         let fields = json::fields(std::str::from_utf8(body).ok()?).ok()?;
         let text = |name: &str| fields.iter().find(|field| field.key == name).map(|field| field.value.trim());
-        let is_empty = text("total")? == "0" && json::elements(text("items")?).is_ok_and(|items| items.is_empty());
+        let is_empty = json::whole(text("total")?) == Some(0)
+            && json::elements(text("items")?).is_ok_and(|items| items.is_empty());
         let usual = Self::default();
         let page = text("page").map_or(usual.page, str::to_owned);
-        let total_pages = text("total_pages").map_or(usual.total_pages, str::to_owned);
+        let total_pages = text("total_pages").map_or(usual.total_pages, |text| text.trim_matches('"').to_owned());
         Some(Self { page, total_pages }).filter(|numbers| is_empty && numbers.check().is_ok())
     }
 
@@ -409,7 +410,7 @@ mod tests {
             ("<html>", "not a JSON object"),
             ("", "the body is empty"),
             (r#"{"items":[]}"#, "`total` is absent"),
-            (r#"{"total":"3","items":[]}"#, "`total` is \"3\""),
+            (r#"{"total":"three","items":[]}"#, "`total` is \"three\""),
             (r#"{"total":3,"items":{}}"#, "`items` is {}"),
             (r#"{"total":1,"items":[{"id":"x"}]}"#, "item 0"),
             (r#"{"total":1,"items":[{"id":1}]"#, "not a JSON object"),

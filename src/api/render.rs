@@ -71,10 +71,13 @@ impl Frame {
                 EnvelopeField::Volatile { key } => (key.as_str(), Ok(volatile.get(key).map_or("null", String::as_str))),
             };
             put_key(&mut frame.text, key);
+            let quote = if frame.form.quoted.contains(key) { &b"\""[..] } else { b"" };
+            frame.text.extend_from_slice(quote);
             match value {
                 Ok(value) => frame.text.extend_from_slice(value.as_bytes()),
                 Err(slot) => frame.slots.push((frame.text.len(), slot)),
             }
+            frame.text.extend_from_slice(quote);
         }
         if frame.text.is_empty() {
             frame.text.push(b'{');
@@ -199,6 +202,9 @@ impl ListPage<'_> {
         let form = &self.frame.form;
         if form.pages != PageCount::Full || !form.without.is_empty() {
             text.extend_from_slice(format!(" form {} {:?}", form.pages.as_str(), form.without).as_bytes());
+        }
+        if !form.quoted.is_empty() {
+            text.extend_from_slice(format!(" quoted {:?}", form.quoted).as_bytes());
         }
         Tag(xxh3_128(&text))
     }

@@ -4,15 +4,18 @@
 //! for programs that are made of it. Pure. Callers: [`crate::edge::pages`].
 
 use std::collections::BTreeMap;
+use std::str;
 
 use serde_json::{Map, Value, json};
+
+use super::json::{self, Field};
 
 /// The most fields of one object that are told apart, and the most of all objects together.
 const MAX_FIELDS: usize = 200;
 const MAX_FIELDS_IN_ALL: usize = 2_000;
 /// Deeper values are only said to be there.
 const MAX_DEPTH: usize = 12;
-/// Longer texts are no examples, and longer names are left out, in bytes.
+/// Longer texts, in quotes, are no examples, and longer names are left out, in bytes.
 const MAX_EXAMPLE: usize = 200;
 /// The longest name of a field in a program.
 const MAX_NAME: usize = 60;
@@ -33,7 +36,9 @@ pub struct ValueShape {
 const TYPES: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
 const OBJECT: usize = 0;
 const ARRAY: usize = 1;
+const STRING: usize = 2;
 const INTEGER: usize = 3;
+const NULL: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaFor {
@@ -43,23 +48,28 @@ pub enum SchemaFor {
     Programs,
 }
 
-/// The place of a value's type in [`TYPES`].
-fn type_of(value: &Value) -> usize {
-    match value {
-        Value::Object(_) => OBJECT,
-        Value::Array(_) => ARRAY,
-        Value::String(_) => 2,
-        Value::Number(number) if number.is_f64() => 4,
-        Value::Number(_) => INTEGER,
-        Value::Bool(_) => 5,
-        Value::Null => 6,
+/// The place in [`TYPES`] of the type of a value, which is JSON text without white space around it.
+fn type_of(text: &str) -> usize {
+    match text.as_bytes().first() {
+        Some(b'{') => OBJECT,
+        Some(b'[') => ARRAY,
+        Some(b'"') => STRING,
+        Some(b't' | b'f') => 5,
+        Some(b'n') => NULL,
+        _ if text.contains(['.', 'e', 'E']) => 4,
+        _ => INTEGER,
     }
 }
 
-impl FromIterator<Value> for ValueShape {
-    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+/// Of JSON texts.
+impl<T: AsRef<[u8]>> FromIterator<T> for ValueShape {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let (mut shape, mut left) = (Self::default(), MAX_FIELDS_IN_ALL);
-        values.into_iter().for_each(|value| shape.note(&value, 0, &mut left));
+        for value in values {
+            if let Ok(text) = str::from_utf8(value.as_ref()) {
+                shape.note(text.trim_ascii(), 0, &mut left);
+            }
+        }
         shape
     }
 }
@@ -87,29 +97,30 @@ impl ValueShape {
         field.is_some_and(|field| field.counts[INTEGER] == self.len() && field.len() == self.len())
     }
 
-    /// Adds a value; `left`: so many fields may still be told apart.
-    fn note(&mut self, value: &Value, depth: usize, left: &mut usize) {
-        self.counts[type_of(value)] += 1;
-        match value {
-            Value::Object(_) | Value::Array(_) if depth == MAX_DEPTH => {}
-            Value::Object(members) => {
-                for (name, member) in members {
-                    if let Some(field) = self.field(name, left) {
-                        field.note(member, depth + 1, left);
+    /// Adds a value; `left`: so many fields may still be told apart. It is read piece by piece: as values of a library, small
+    /// objects take a hundred times their text.
+    fn note(&mut self, text: &str, depth: usize, left: &mut usize) {
+        let kind = type_of(text);
+        self.counts[kind] += 1;
+        match kind {
+            OBJECT | ARRAY if depth == MAX_DEPTH => {}
+            OBJECT => {
+                for Field { key, value } in json::fields(text).unwrap_or_default() {
+                    if let Some(field) = self.field(&key, left) {
+                        field.note(value, depth + 1, left);
                     }
                 }
             }
-            Value::Array(values) => {
+            ARRAY => {
                 let items = self.items.get_or_insert_default();
-                for value in values {
+                for value in json::elements(text).unwrap_or_default() {
                     items.note(value, depth + 1, left);
                 }
             }
-            Value::String(text) if text.len() > MAX_EXAMPLE => {}
-            Value::Null => {}
-            _ => {
-                self.example.get_or_insert_with(|| value.clone());
-            }
+            NULL => {}
+            _ if text.len() > MAX_EXAMPLE || self.example.is_some() => {}
+            STRING => self.example = json::string(text).map(|text| text.as_ref().into()),
+            _ => self.example = serde_json::from_str(text).ok(),
         }
     }
 
@@ -233,7 +244,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn shape(values: &[Value]) -> ValueShape {
-        values.iter().cloned().collect()
+        values.iter().map(Value::to_string).collect()
     }
 
     fn size(shape: &ValueShape) -> usize {
@@ -283,13 +294,26 @@ mod tests {
     }
 
     #[test]
+    fn what_no_library_takes_has_its_type() {
+        let text =
+            r#" {"id":1,"far":-1e999,"odd":"\ud800","all":[1e999],"both":{"a":1e999},"b":{"c":18446744073709551616}}"#;
+        let number = json!({"type": "number", "x-share": 1});
+        let made = Value::Object([text].iter().collect::<ValueShape>().schema(SchemaFor::Readers));
+        assert_eq!(made["properties"]["far"], number);
+        assert_eq!(made["properties"]["odd"]["examples"], json!(["\u{fffd}"]));
+        assert_eq!(made["properties"]["all"]["items"], json!({"type": "number"}));
+        assert_eq!(made["properties"]["both"]["properties"]["a"], number);
+        assert_eq!(made["properties"]["b"]["properties"]["c"]["type"], "integer");
+    }
+
+    #[test]
     fn hostile_values_are_bounded() {
         let wide: Map<String, Value> = (0..10_000).map(|at| (at.to_string(), json!(at))).collect();
         let wide = shape(&[wide.into()]);
         assert_eq!(size(&wide), MAX_FIELDS);
         let many = (0..100).map(|object| {
             let fields: Map<String, Value> = (0..100).map(|at| (format!("{object}-{at}"), json!(at))).collect();
-            json!({object.to_string(): fields})
+            json!({object.to_string(): fields}).to_string()
         });
         assert!(size(&many.collect()) <= MAX_FIELDS_IN_ALL);
         assert_eq!(size(&shape(&[json!({"x".repeat(MAX_EXAMPLE + 1): 1, "y": 2})])), 1);
@@ -320,7 +344,7 @@ mod tests {
         }
         let is = |name: &str| match name {
             "number" => value.is_number(),
-            name => TYPES[type_of(value)] == name,
+            name => TYPES[type_of(&value.to_string())] == name,
         };
         let typed = match schema.get("type") {
             Some(Value::String(name)) => is(name),

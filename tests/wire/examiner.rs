@@ -398,7 +398,8 @@ async fn another_form_of_lists_is_followed_and_told() {
         (ListStyle { page_size: 100, ..documented }, "100 listings"),
         (ListStyle { one_more: true, ..documented }, "one more"),
         (ListStyle { facets: true, ..documented }, "facets"),
-        (ListStyle { page_size: 25, one_more: true, facets: true, echoes_all: true }, "facets"),
+        (ListStyle { page_size: 25, one_more: true, facets: true, echoes_all: true, ..documented }, "facets"),
+        (ListStyle { quotes_totals: true, ..documented }, "in quotes"),
     ];
     each(styles, async |(style, word)| {
         let origin = origin_with(300, Switches { style, ..Switches::default() }).await;
@@ -413,12 +414,18 @@ async fn another_form_of_lists_is_followed_and_told() {
                 server.restart().await;
             }
             is_the_origins(&server, &origin, word).await;
-            for query in
-                ["", "?page=2", "?per_page=50", "?per_page=30", "?sport=golf", "?page=2&per_page=10&state=texas"]
-            {
+            for query in [
+                "",
+                "?page=2",
+                "?per_page=50",
+                "?per_page=30",
+                "?sport=golf",
+                "?page=2&per_page=10&state=texas",
+                "?modified_since=2999-01-01",
+            ] {
                 let target = format!("{LIST}{query}");
                 let (mut ours, mut origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
-                let is_filtered = query.contains("sport") || query.contains("state");
+                let is_filtered = ["sport", "state", "since"].iter().any(|name| query.contains(name));
                 for volatile in ["generated_at", if is_filtered { "facets" } else { "" }, "filters"] {
                     for document in [&mut ours, &mut origins] {
                         document.as_object_mut().unwrap().remove(volatile);

@@ -63,6 +63,48 @@ async fn a_slug_that_a_cut_off_index_lacks_is_the_origins_to_answer() {
     assert!(reply.status == 503 && reply.header("retry-after").is_some(), "{reply:?}");
 }
 
+/// An index without some of its terms, by slug.
+#[derive(Debug, Clone)]
+struct Without(Vec<String>);
+
+#[async_trait]
+impl Mishap for Without {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let without = |right: bytes::Bytes| {
+            let mut index: Value = serde_json::from_slice(&right).unwrap();
+            let is_there = |term: &Value| self.0.iter().all(|slug| term["slug"] != **slug);
+            index["items"].as_array_mut().unwrap().retain(is_there);
+            index.to_string()
+        };
+        Ok(answers::rewritten(asked.right().await, without).await)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_city_that_the_index_lacks_beside_another_one_of_its_name_is_the_origins_to_answer() {
+    for is_one_left in [false, true] {
+        let origin = origin_with(600, Switches { gzip: false, ..Switches::default() }).await;
+        let index = origin.expected("/api/cities.json").1;
+        let slugs = index["items"].as_array().unwrap().iter().filter_map(|term| term["slug"].as_str());
+        let springfields: Vec<String> =
+            slugs.filter(|slug| slug.starts_with("springfield")).map(str::to_owned).collect();
+        assert!(springfields.len() > 2, "{springfields:?}");
+        let missing = if is_one_left { &springfields[1..] } else { &springfields[..1] };
+        let without = Without(missing.to_vec());
+        origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", without)]);
+        let server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        for slug in springfields {
+            let target = format!("{LIST}?city={slug}");
+            let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+            assert!(origins["total"].as_u64() > Some(0));
+            assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{target}");
+        }
+        let finding = server.finding("terms-incomplete").await.unwrap();
+        assert!(finding.contains("the city of"), "{finding}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn terms_that_an_index_of_pages_lacks_are_read_as_often_as_other_answers() {
     let origin = origin_with(230, Switches { gzip: false, ..Switches::default() }).await;

@@ -114,19 +114,27 @@ impl Groups {
         self.by_value[0].iter().map(|(slug, positions)| (&**slug, positions))
     }
 
-    /// How many listings have a display name that no term has, and are in no list of a term: the index lacks their terms.
+    /// How many listings are among those of no term: the index lacks their terms. The listings of a name that a doubtful term
+    /// has do not count.
     pub(crate) fn unnamed(&self, kind: TaxonomyKind, terms: &[Term], known: &HashMap<Box<str>, Membership>) -> u64 {
         if kind == TaxonomyKind::Sports {
             return 0;
         }
-        let named: HashSet<&str> = terms.iter().flat_map(|term| &term.strings).map(|(_, text)| text.as_str()).collect();
+        // Names whose listings are all those of one term, or may be those of a doubtful one.
+        let mut named: HashSet<&str> = HashSet::new();
+        for term in terms {
+            let positions = known.get(&*term.slug).and_then(Membership::positions);
+            let is_all = |name: &&str| {
+                let of_term = positions.map(Positions::len);
+                of_term.is_none() || of_term == self.of(kind, name).map(Positions::len)
+            };
+            named.extend(term.strings.iter().map(|(_, text)| text.as_str()).filter(is_all));
+        }
         let others = self.by_value[kind.index()].iter().filter(|(name, _)| !named.contains(&***name));
         let others = others.filter(|(name, _)| !name.trim().is_empty());
         let mut rest = others.fold(Positions::new(), |all, (_, positions)| all | positions);
-        for membership in known.values() {
-            if let Membership::Listed(positions, _) = membership {
-                rest -= positions;
-            }
+        for positions in known.values().filter_map(Membership::positions) {
+            rest -= positions;
         }
         rest.len()
     }

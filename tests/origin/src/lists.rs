@@ -64,8 +64,9 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
         context.envelope(json, "ItemList", context.switches.generated.lists);
         json.key("page").raw(page);
         json.key("per_page").raw(per_page);
-        json.key("total").raw(total);
-        json.key("total_pages").raw(pages(total, per_page, context.switches));
+        let quote = if context.switches.style.quotes_totals { "\"" } else { "" };
+        json.key("total").raw(format_args!("{quote}{total}{quote}"));
+        json.key("total_pages").raw(format_args!("{quote}{}{quote}", pages(total, per_page, context.switches)));
         json.key("filters");
         echo(json, &query.filters, context.switches);
         if context.switches.style.facets {

@@ -174,6 +174,7 @@ pub enum EmptyPages {
 }
 
 /// What lists look like beside the documentation.
+#[expect(clippy::struct_excessive_bools, reason = "each is a deviation of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListStyle {
     /// The page size where none is asked for.
@@ -184,11 +185,13 @@ pub struct ListStyle {
     pub facets: bool,
     /// Whether `filters` names every parameter, with null where it is absent.
     pub echoes_all: bool,
+    /// Whether `total` and `total_pages` are texts.
+    pub quotes_totals: bool,
 }
 
 impl Default for ListStyle {
     fn default() -> Self {
-        Self { page_size: 50, one_more: false, facets: false, echoes_all: false }
+        Self { page_size: 50, one_more: false, facets: false, echoes_all: false, quotes_totals: false }
     }
 }
 
