@@ -30,6 +30,7 @@ mod schedule;
 mod terms;
 mod times;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ use crate::clock::Monotonic;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshot::seconds::WrittenInstant;
 use crate::data::snapshot::verdicts::table::{Heard, Moment, State, Tried};
 use crate::data::store::VERDICTS;
 use crate::origin::client::Asker;
@@ -231,6 +233,7 @@ impl Examiner {
         self.shared.verdicts.change(|table| table.asked = table.asked.saturating_add(examples.len() as u32));
         self.keep().await?;
         let work = first.then(|| self.shared.copies.client.budget().crawl_work());
+        self.learn_seconds(&examples, class).await?;
         let asked = futures_util::stream::iter(examples)
             .map(async |(shape, asked)| (shape, self.compared(asked, asker(class), None).await));
         let compared: Vec<(Shape, Compared)> = asked.buffer_unordered(AT_ONCE).collect().await;
@@ -341,9 +344,9 @@ impl Examiner {
                 volatile.insert(&key);
             }
         }
-        let details = self.shared.details.clone();
+        let (details, verdicts) = (self.shared.details.clone(), self.shared.verdicts.clone());
         let compare = move || {
-            let said = asked.judge(&answered, &details, &volatile);
+            let said = asked.judge(&answered, &details, &volatile, verdicts.seconds());
             Ok::<_, Aborted>((said, answered))
         };
         let Ok((said, answered)) = blocking(compare).await else { return unheard(path, BUSY.to_owned()) };
@@ -357,6 +360,36 @@ impl Examiner {
             at_ms: answered.at_ms,
             may_be_old: answered.may_be_old,
         }
+    }
+
+    /// Asks what the origin counts of the instants of examples with terms, where listings hide that: the same must hold
+    /// beside terms.
+    async fn learn_seconds(&self, examples: &[(Shape, Asked)], class: Class) -> Result<(), Aborted> {
+        let has_terms = |query: &ListQuery| query.slugs.iter().any(Option::is_some);
+        let queries = examples.iter().filter_map(|(_, asked)| match asked {
+            Asked::Query(example) => Some(example.query.clone()).filter(has_terms),
+            _ => None,
+        });
+        let queries: Vec<ListQuery> = queries.collect();
+        let (Some(newest), verdicts) = (self.shared.newest.get(), self.shared.verdicts.clone()) else { return Ok(()) };
+        let unlearned = move || {
+            let is_unlearned = |query: &&ListQuery| verdicts.seconds().learned(&newest.dataset, query).is_none();
+            let since = queries.iter().filter(is_unlearned).filter_map(|query| query.modified_since.as_ref());
+            let since = since.filter(|since| newest.dataset.hides(since.at));
+            let instants = since.map(|since| newest.dataset.asked_about(WrittenInstant::of(since)));
+            Ok::<_, Aborted>(instants.collect::<BTreeSet<_>>())
+        };
+        for instant in blocking(unlearned).await? {
+            let is_asked = self.shared.verdicts.change(|table| {
+                let has_room = table.is_opened || table.asked < schedule::MOST_OPENING;
+                table.asked = table.asked.saturating_add(u32::from(has_room));
+                has_room
+            });
+            if is_asked {
+                instants::ask(&self.shared, instant, asker(class)).await;
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what an answer says; `true`: a row differed, and did so before.

@@ -94,7 +94,7 @@ const LOCAL: &str = "modified_since(local)";
 
 #[tokio::test(start_paused = true)]
 async fn no_answer_is_wrong_whatever_the_origins_filters_mean() {
-    let situations: [Situation; 13] = [
+    let situations: [Situation; 14] = [
         ("dates in Central Standard Time", |s| s.reading = dates_of("<-06>6"), &[DATE]),
         ("dates in Chicago", |s| s.reading = dates_of("CST6CDT,M3.2.0,M11.1.0"), &[DATE]),
         ("dates in Kathmandu", |s| s.reading = dates_of("<+0545>-5:45"), &[DATE]),
@@ -106,6 +106,11 @@ async fn no_answer_is_wrong_whatever_the_origins_filters_mean() {
         ),
         ("only the date of a time counts", |s| s.reading.only_dates = true, &[ZONED, LOCAL]),
         ("the second itself counts", |s| s.since = Since::AtOrAfter, &[]),
+        (
+            "the second itself counts beside terms",
+            |s| s.since = Since::AtOrAfterOfTerms,
+            &["sport+modified_since(zoned)", "state+modified_since(zoned)", "city+modified_since(zoned)"],
+        ),
         ("a gateway drops the city", |s| s.dropped = vec!["city"], &["city"]),
         ("a gateway drops every filter", |s| s.dropped = EVERY_FILTER.to_vec(), &SINGLES),
         (
@@ -288,10 +293,10 @@ async fn an_ordinary_origin_confirms_every_shape_with_one_example_each() {
             |asked: &str| EVERY_FILTER.iter().filter(|filter| asked.contains(&format!("{filter}="))).count() > 1;
         origin.log().iter().filter(|seen| has_several(&seen.path_and_query)).count()
     };
-    // One for each of the 25 shapes, for eight a city outside the state, for three an empty list; and open cases.
-    assert_eq!(examples(), 42);
+    // One for each of the 25 shapes, for eight a city outside the state, for three an empty list, for three the very second of a listing; and open cases.
+    assert_eq!(examples(), 45);
     is_the_origins(&server, &origin, "the defaults").await;
-    assert_eq!(examples(), 42, "nothing is read through");
+    assert_eq!(examples(), 45, "nothing is read through");
 }
 
 #[tokio::test(start_paused = true)]

@@ -211,10 +211,14 @@ impl Dataset {
         WrittenInstant { at: if self.modified_within(at, at).is_empty() { begin(at) } else { at }, form }
     }
 
-    /// Whether an answer with this total and these ids is ours, whatever the listings of its instant hide.
-    pub(crate) fn is_explained(&self, query: &ListQuery, total: u64, ids: &[ListingId]) -> bool {
+    /// Whether an answer with this total and these ids is ours, whatever the listings of its instant hide. `learned`: which
+    /// of them the origin counts.
+    pub(crate) fn is_explained(&self, query: &ListQuery, total: u64, ids: &[ListingId], learned: Option<&Cut>) -> bool {
         let is_ours = |page: &[&Summary]| page.iter().map(|item| &item.id).eq(ids);
-        self.counted(query, (total, ids), is_ours).is_some()
+        match learned {
+            Some(cut) => self.find_by(query, cut).is_ok_and(|found| found.total == total && is_ours(&found.items)),
+            None => self.counted(query, (total, ids), is_ours).is_some(),
+        }
     }
 
     /// The query that shows what the origin counts of the listings of an instant: on one page, if there is one with all of
@@ -260,6 +264,14 @@ impl Seconds {
             Some((_, Counted::None)) => Reading::Sure(Cut::exactly(at)),
             _ => Reading::Unsure(hidden.cut(&Counted::All)),
         }
+    }
+
+    /// What the origin says, in the list without other filters, of the instant of a query with terms, for which the same must
+    /// hold. `None`: it has not said it, or nothing is hidden.
+    pub(crate) fn learned(&self, dataset: &Dataset, query: &ListQuery) -> Option<Cut> {
+        let since = query.modified_since.as_ref().filter(|_| query.slugs.iter().any(Option::is_some))?;
+        let reading = dataset.hides(since.at).then(|| self.reading(dataset, WrittenInstant::of(since)))?;
+        if let Reading::Sure(cut) = reading { Some(cut) } else { None }
     }
 
     /// Learns from an answer of the origin to a query without other filters, whose order among equals may be another one;

@@ -13,6 +13,7 @@ use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::data::details::Details;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
+use crate::data::snapshot::seconds::Seconds;
 use crate::data::snapshot::verdicts::table::Heard;
 use crate::data::store::DetailState;
 
@@ -81,9 +82,15 @@ impl Asked {
     }
 
     /// Compares the answer with ours. Blocks: a detail is read from the store.
-    pub(super) fn judge(&self, answered: &Answered, details: &Details, volatile: &VolatileKeys) -> Said {
+    pub(super) fn judge(
+        &self,
+        answered: &Answered,
+        details: &Details,
+        volatile: &VolatileKeys,
+        seconds: &Seconds,
+    ) -> Said {
         match self {
-            Self::Query(example) => of_query(example, answered, volatile),
+            Self::Query(example) => of_query(example, answered, volatile, seconds),
             Self::Open(case) => Said::heard(of_case(case, answered)),
             Self::Taxonomy(kind) => {
                 let newest = &answered.newest;
@@ -125,7 +132,7 @@ fn of_document(ours: Option<(&str, i64)>, answered: &Answered, volatile: &Volati
 }
 
 /// What the answer to a query says of its shape, and of the form of lists.
-fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys) -> Said {
+fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys, seconds: &Seconds) -> Said {
     let Answered { newest, is_old, .. } = answered;
     let Example { query, tells } = example;
     let old = || Said { heard: Heard::Aged, ..Said::nothing(OLD) };
@@ -149,7 +156,8 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys) -> 
     let envelope = &newest.dataset.content.envelope;
     let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query.clone() };
     let query = query.within(envelope.largest_page);
-    let agreement = agreement(&newest.dataset, &query, page.total, &page.items);
+    let learned = seconds.learned(&newest.dataset, &query);
+    let agreement = agreement(&newest.dataset, &query, (page.total, &page.items), learned.as_ref());
     let heard = match agreement {
         None => return Said::nothing("it is forwarded"),
         Some(Agreement::Aged) => Heard::Aged,
@@ -165,7 +173,7 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys) -> 
     });
     let differences = match heard {
         Heard::Equal { .. } => Vec::new(),
-        _ => difference::lists(&newest.dataset, &query, page).unwrap_or_default(),
+        _ => difference::lists(&newest.dataset, &query, page, learned.as_ref()).unwrap_or_default(),
     };
     let is_older = *is_old || answered.at_ms < newest.meta.confirmed_ms;
     let why = (is_older && !differences.is_empty()).then(|| OLD.to_owned());

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
 use crate::data::snapshot::dataset::Dataset;
+use crate::data::snapshot::seconds::Cut;
 
 /// How an answer agrees with the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +26,20 @@ pub(crate) fn are_ours(dataset: &Dataset, items: &[Summary]) -> bool {
     items.iter().all(|item| dataset.summary(item.id).is_some_and(|ours| ours.hash == item.hash))
 }
 
-/// Compares total and items of an answer's page with the snapshot's; `None`: the snapshot cannot answer the query.
-pub(crate) fn agreement(dataset: &Dataset, query: &ListQuery, total: u64, items: &[Summary]) -> Option<Agreement> {
-    let found = dataset.find(query).ok()?;
+/// Compares total and items of an answer's page with the snapshot's; `None`: the snapshot cannot answer the query. `learned`:
+/// which listings of its instant the origin counts, where it has said so.
+pub(crate) fn agreement(
+    dataset: &Dataset,
+    query: &ListQuery,
+    (total, items): (u64, &[Summary]),
+    learned: Option<&Cut>,
+) -> Option<Agreement> {
+    let found = learned.map_or_else(|| dataset.find(query), |cut| dataset.find_by(query, cut)).ok()?;
     if !are_ours(dataset, items) {
         return Some(Agreement::Aged);
     }
     let ids = || items.iter().map(|item| item.id);
-    if dataset.is_explained(query, total, &ids().collect::<Vec<_>>()) {
+    if dataset.is_explained(query, total, &ids().collect::<Vec<_>>(), learned) {
         return Some(Agreement::Whole);
     }
     if found.total != total || found.items.len() != items.len() {

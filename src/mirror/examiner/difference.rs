@@ -15,6 +15,7 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::VolatileKeys;
 use crate::api::values;
 use crate::data::snapshot::dataset::{Dataset, Doubt};
+use crate::data::snapshot::seconds::Cut;
 use crate::words::named;
 
 /// The most reported differences of one answer.
@@ -60,13 +61,18 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares a page of the origin's list with the data set's. Empty: they are equal.
-pub(super) fn lists(dataset: &Dataset, query: &ListQuery, page: &Page) -> Result<Vec<Difference>, Doubt> {
-    let found = dataset.find(query)?;
+/// Compares a page of the origin's list with the data set's. Empty: they are equal. `learned`: as for [`agreement`](super::compare::agreement).
+pub(super) fn lists(
+    dataset: &Dataset,
+    query: &ListQuery,
+    page: &Page,
+    learned: Option<&Cut>,
+) -> Result<Vec<Difference>, Doubt> {
+    let found = learned.map_or_else(|| dataset.find(query), |cut| dataset.find_by(query, cut))?;
     let theirs: Vec<ListingId> = page.items.iter().map(|item| item.id).collect();
     let ours: Vec<ListingId> = found.items.iter().map(|item| item.id).collect();
     let mut differences = Vec::new();
-    if !dataset.is_explained(query, page.total, &theirs) {
+    if !dataset.is_explained(query, page.total, &theirs, learned) {
         if found.total != page.total {
             let [ours, theirs] = [found.total, page.total].map(|total| total.to_string());
             differences.push(Difference::new(DifferenceKind::Field, "total", &ours, &theirs));

@@ -14,8 +14,8 @@ use crate::data::snapshot::membership::Positions;
 
 use super::open;
 use super::schedule::AT_ONCE;
-use super::terms::{DoubtfulTerms, MOST_PARTS, Slugs, name, telling, without_listings};
-use super::times::{DAYS, HOUR, LOCAL, SECOND, TIMES, ZULU, day_after, since, sorted, times, written};
+use super::terms::{DoubtfulTerms, MOST_PARTS, Slugs, name, telling, with_few, without_listings};
+use super::times::{DAY, DAYS, HOUR, LOCAL, SECOND, TIMES, ZULU, day_after, since, sorted, times, written};
 
 /// How much later and earlier than UTC the day begins: anywhere, in America, and in Europe.
 const ZONES: [i64; 6] = [12 * HOUR, 5 * HOUR, HOUR, -HOUR, -5 * HOUR, -14 * HOUR];
@@ -38,14 +38,15 @@ pub(super) fn turns(shape: Shape) -> u16 {
     match (shape.filters(), shape.form()) {
         _ if shape.row().is_some() => open::TURNS,
         // Without a page size, with a small one, and so that the last page is full; of a filter the third one is for another
-        // term than the largest, and the last one for a term without listings.
+        // term than the largest, and the last one for a term without listings, or with few.
         (0, _) => 3,
         (1, None) => 4,
         // Times without offset are rare.
         (1, Some(form)) => TIMES[form as usize] + u16::from(form != Form::Local),
         _ if apart(shape).is_some() => 2,
         // The others follow later.
-        _ if quiet_beside(shape) == Some(TaxonomyKind::Cities) && shape.form() == Some(Form::Date) => 2,
+        _ if is_quiet_first(shape) => 2,
+        _ if quiet_beside(shape).is_some() && shape.form() == Some(Form::Zoned) => 2,
         _ => 1,
     }
 }
@@ -66,6 +67,10 @@ fn quiet_beside(shape: Shape) -> Option<TaxonomyKind> {
     (shape.form().is_some() && shape.filters() == 2).then_some(kind)
 }
 
+fn is_quiet_first(shape: Shape) -> bool {
+    quiet_beside(shape) == Some(TaxonomyKind::Cities) && shape.form() == Some(Form::Date)
+}
+
 impl Example {
     /// The example of this turn; `None`: the data has none that is not one of an earlier turn.
     /// Terms in `doubtful` say nothing about a shape. `now`: nanoseconds since 1970.
@@ -77,11 +82,18 @@ impl Example {
             return Self::elsewhere(dataset, shape, pair, turn, doubtful, now);
         }
         if quiet_beside(shape).is_some() && turn % 2 == 1 {
-            return Self::quiet(dataset, shape, turn, doubtful, now);
+            let exact =
+                (turn / 2 % 2 == u16::from(is_quiet_first(shape))).then(|| Self::exact(dataset, shape, turn, doubtful));
+            return exact.flatten().or_else(|| Self::quiet(dataset, shape, turn, doubtful, now));
         }
         if let Some(kind) = shape.only_taxonomy().filter(|_| turn % 4 == 3) {
-            let slug = without_listings(dataset, kind).nth(usize::from(turn / 4) % MOST_TERMS);
-            let query = slug.map(|slug| ListQuery::largest_pages().with_term(kind, slug));
+            let nth = usize::from(turn / 4) % MOST_TERMS;
+            let empty = || without_listings(dataset, kind).nth(nth);
+            let few = || with_few(dataset, kind, doubtful).get(nth).map(|(slug, _)| *slug);
+            // Cities with few listings are many.
+            let is_few = (turn / 4).is_multiple_of(2) == (kind == TaxonomyKind::Cities);
+            let slug = if is_few { few().or_else(empty) } else { empty().or_else(few) };
+            let query = slug.map(|slug| ListQuery::default().with_term(kind, slug));
             if query.is_some() || turn < turns(shape) {
                 return Some(Self { query: query?, tells: true });
             }
@@ -158,6 +170,26 @@ impl Example {
         Some(Self { query: quiet.nth(usize::from(turn / 2) % 2)?, tells: true })
     }
 
+    /// The very second of a listing, beside a term of it: the origin may count it otherwise than in the list without terms. It
+    /// is the same second for each kind of terms, which the origin is asked about once.
+    fn exact(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) -> Option<Self> {
+        let (kind, form) = (quiet_beside(shape)?, shape.form()?);
+        let unit = if form == Form::Date { DAY } else { SECOND };
+        let of_sport = |(_, of): &(&str, &Positions)| {
+            let of = of.iter().filter_map(|position| Some((dataset.modified_at(position)?, position)));
+            let mut of: Vec<(i64, u32)> = of.filter(|(at, _)| at % unit == 0).collect();
+            of.sort_unstable();
+            // There are others before and after.
+            of.get(of.len() / 2).copied()
+        };
+        let sports = telling(dataset, TaxonomyKind::Sports, doubtful);
+        let (at, position) = sports.iter().filter_map(of_sport).take(2).nth(usize::from(turn / 4) % 2)?;
+        let mut terms = dataset.known_terms(kind).filter(|(_, of)| of.contains(position));
+        let (slug, _) = terms.find(|(slug, _)| doubtful.is_empty() || !doubtful.contains(&name(kind, slug)))?;
+        let query = since(written(at, [DAYS, ZULU, LOCAL][form as usize], 0)?, at).with_term(kind, slug);
+        Some(Self { query, tells: true })
+    }
+
     /// The list itself shows its form, and whether its pages are the same with each size.
     fn of_list(dataset: &Dataset, turn: u16) -> Option<Self> {
         let (bare, total) = (ListQuery::default(), dataset.len() as u64);
@@ -206,8 +238,12 @@ impl Example {
         if without_listings(dataset, kind).any(|slug| *slug == *of.slug) {
             parts.extend(without_listings(dataset, kind).filter(is_tried).take(MOST_TERMS));
         }
-        let telling = telling(dataset, kind, doubtful);
-        let leaves_out = telling.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
+        // A directory may hide or fill all places with few listings: terms like it show that.
+        let mut few: Vec<_> = with_few(dataset, kind, doubtful);
+        if few.iter().all(|(slug, _)| **slug != *of.slug) {
+            few = telling(dataset, kind, doubtful);
+        }
+        let leaves_out = few.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
         let controls =
             leaves_out.map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug) && !is_akin(slug));
         let room = AT_ONCE.saturating_sub(parts.len() + 1).min(MOST_TERMS);
@@ -338,10 +374,9 @@ fn chosen(dataset: &Dataset, shape: Shape, turn: u16, doubtful: &DoubtfulTerms) 
             // Of the largest term two, then of those whose slugs are parts.
             let first = match usize::from(turn) {
                 turn if shape.filters() > 1 => turn,
-                // Every fourth is of another kind.
-                turn if turn > 3 => turn - turn / 4 - 2 + usize::from(largest == 0),
                 0 | 1 => largest,
-                turn => turn - 2 + usize::from(largest == 0),
+                // Every fourth is of another kind.
+                turn => turn - turn / 4 - 2 + usize::from(largest == 0),
             };
             terms.rotate_left(first.checked_rem(most).unwrap_or(0));
             let terms = terms.into_iter().take(MOST_TERMS);

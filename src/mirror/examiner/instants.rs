@@ -62,7 +62,7 @@ impl Instants {
                 let this = self.clone();
                 // What is learned does not depend on the client that asked.
                 tokio::spawn(async move {
-                    this.ask(instant, Asker { patience: Some(Duration::ZERO), ..asker }).await;
+                    ask(&this.0.shared, instant, Asker { patience: Some(Duration::ZERO), ..asker }).await;
                     leader.end(());
                 });
                 waiter
@@ -70,35 +70,35 @@ impl Instants {
         };
         let _ = tokio::time::timeout(PATIENCE, waiter.landed()).await;
     }
+}
 
-    async fn ask(&self, instant: WrittenInstant, asker: Asker) {
-        let shared = &self.0.shared;
-        let Some(newest) = shared.newest.get() else { return };
-        let form = newest.meta.form.clone();
-        let query = blocking(move || Ok::<_, Aborted>(newest.dataset.query_about(instant))).await;
-        let Some(query) = query.ok().flatten() else { return };
-        let path = form.path_of(&query);
-        let Ok(answered) = answer::ask(shared, &path, asker).await else { return };
-        let Answered { newest, page: Some((_, page)), at_ms, is_old, may_be_old, .. } = answered else { return };
-        // What changes within the second is not in an answer of the same second, nor in an old copy.
-        let age = if may_be_old { shared.copies.cache_ttl() } else { Duration::ZERO };
-        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        if is_old || at_ms.saturating_sub(age_ms) < instant.at.div_euclid(1_000_000) + A_SECOND_MS {
-            return;
+/// Asks the origin which listings of an instant it counts, and learns it.
+pub(super) async fn ask(shared: &MirrorContext, instant: WrittenInstant, asker: Asker) {
+    let Some(newest) = shared.newest.get() else { return };
+    let form = newest.meta.form.clone();
+    let query = blocking(move || Ok::<_, Aborted>(newest.dataset.query_about(instant))).await;
+    let Some(query) = query.ok().flatten() else { return };
+    let path = form.path_of(&query);
+    let Ok(answered) = answer::ask(shared, &path, asker).await else { return };
+    let Answered { newest, page: Some((_, page)), at_ms, is_old, may_be_old, .. } = answered else { return };
+    // What changes within the second is not in an answer of the same second, nor in an old copy.
+    let age = if may_be_old { shared.copies.cache_ttl() } else { Duration::ZERO };
+    let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    if is_old || at_ms.saturating_sub(age_ms) < instant.at.div_euclid(1_000_000) + A_SECOND_MS {
+        return;
+    }
+    let verdicts = shared.verdicts.clone();
+    let learned = blocking(move || {
+        if !are_ours(&newest.dataset, &page.items) {
+            return Ok::<_, Aborted>(None);
         }
-        let verdicts = shared.verdicts.clone();
-        let learned = blocking(move || {
-            if !are_ours(&newest.dataset, &page.items) {
-                return Ok::<_, Aborted>(None);
-            }
-            let ids: Vec<_> = page.items.iter().map(|item| item.id).collect();
-            Ok(Some(verdicts.seconds().learn(&newest.dataset, &query, page.total, &ids)))
-        });
-        match learned.await {
-            Ok(Some(learned)) => tracing::debug!(path, learned, "asked about an instant"),
-            // A copy of ours is too old.
-            Ok(None) => shared.commands.refresh(),
-            Err(error) => tracing::warn!(%error, "an instant could not be learned"),
-        }
+        let ids: Vec<_> = page.items.iter().map(|item| item.id).collect();
+        Ok(Some(verdicts.seconds().learn(&newest.dataset, &query, page.total, &ids)))
+    });
+    match learned.await {
+        Ok(Some(learned)) => tracing::debug!(path, learned, "asked about an instant"),
+        // A copy of ours is too old.
+        Ok(None) => shared.commands.refresh(),
+        Err(error) => tracing::warn!(%error, "an instant could not be learned"),
     }
 }

@@ -12,7 +12,7 @@ use super::example::turns;
 pub(super) const AT_ONCE: usize = 6;
 
 /// So many requests the first examples may take. The rest is asked later.
-const MOST_OPENING: u32 = 108;
+pub(super) const MOST_OPENING: u32 = 108;
 
 pub(super) const HOUR_MS: i64 = 3_600_000;
 /// What clients ask comes before what was not asked for longest, but the same shape not more often.

@@ -36,6 +36,24 @@ pub(super) fn telling<'a>(
     known
 }
 
+/// Terms have few listings if they have so many at most, and the largest one this many times as many.
+const FEW: u64 = 4;
+
+/// The terms with few listings, the fewest first. A directory may fill or hide them.
+pub(super) fn with_few<'a>(
+    dataset: &'a Dataset,
+    kind: TaxonomyKind,
+    doubtful: &DoubtfulTerms,
+) -> Vec<(&'a str, &'a Positions)> {
+    let known = || dataset.known_terms(kind).filter(|(_, positions)| !positions.is_empty());
+    let most = known().map(|(_, positions)| positions.len()).max().unwrap_or(0).min(FEW * FEW) / FEW;
+    let mut few: Vec<_> = known().filter(|(_, positions)| positions.len() <= most).collect();
+    few.retain(|(slug, _)| doubtful.is_empty() || !doubtful.contains(&name(kind, slug)));
+    few.sort_unstable_by_key(|(slug, positions)| (positions.len(), *slug));
+    few.truncate(MOST_PARTS);
+    few
+}
+
 /// The terms that an index names and no listing has.
 pub(super) fn without_listings(dataset: &Dataset, kind: TaxonomyKind) -> impl Iterator<Item = &str> {
     let terms = dataset.memberships(kind);

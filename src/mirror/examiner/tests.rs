@@ -22,6 +22,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::content::Content;
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::membership::Evidence;
+use crate::data::snapshot::seconds::Seconds;
 use crate::data::snapshot::verdicts::Verdicts;
 use crate::data::snapshot::verdicts::table::{DAY_MS, Heard, Moment, Table};
 use crate::data::snapshot::verdicts::told::Told;
@@ -90,6 +91,10 @@ struct Origin {
     ignored: [Option<u8>; 4],
     any: bool,
     at_or_after: bool,
+    /// The same beside terms alone.
+    at_or_after_of_terms: bool,
+    /// Cities with one listing have none.
+    hides_small: bool,
     /// Where dates begin, and what times without offset are: seconds ahead of UTC.
     dates: i64,
     times: i64,
@@ -122,6 +127,27 @@ impl Origin {
         if self.refuses && query.is_filtered() {
             return Heard::Differs { only_order: false };
         }
+        let (filters, total, items) = self.page(rows, dataset, query);
+        if self.refuses_quiet && filters == 8 && total == 0 {
+            return Heard::Differs { only_order: false };
+        }
+        let seconds = Seconds::default();
+        if let Some(since) = query.modified_since.as_ref().filter(|since| filters != 8 && dataset.hides(since.at)) {
+            let about = dataset.query_about(dataset.asked_about(WrittenInstant::of(since))).unwrap();
+            let (_, total, items) = self.page(rows, dataset, &about);
+            assert!(seconds.learn(dataset, &about, total, &items.iter().map(|item| item.id).collect::<Vec<_>>()));
+        }
+        let learned = seconds.learned(dataset, query);
+        match agreement(dataset, query, (total, &items), learned.as_ref()).unwrap() {
+            Agreement::Whole => Heard::Equal { tells: Example::again(dataset, query.clone()).tells },
+            Agreement::ButOrder => Heard::Differs { only_order: true },
+            Agreement::None => Heard::Differs { only_order: false },
+            Agreement::Aged => unreachable!("all rows are known"),
+        }
+    }
+
+    /// The filters of a query, as bits, how many listings match, and those of its page.
+    fn page(&self, rows: &[Row], dataset: &Dataset, query: &ListQuery) -> (u8, u64, Vec<Summary>) {
         let has = |filter: usize| match filter {
             3 => query.modified_since.is_some(),
             kind => query.slug(TaxonomyKind::ALL[kind]).is_some(),
@@ -148,31 +174,25 @@ impl Origin {
                 };
                 Some(is_in && !is_lost)
             });
-            let since = since.map(|at| row.1 > at || (self.at_or_after && row.1 == at));
+            let is_counted = self.at_or_after || (self.at_or_after_of_terms && filters != 8);
+            let since = since.map(|at| row.1 > at || (is_counted && row.1 == at));
             slugs.chain(since).collect::<Vec<bool>>()
         };
         let passes = |row: &Row| {
             let verdicts = verdicts(row);
             if self.any { verdicts.is_empty() || verdicts.contains(&true) } else { !verdicts.contains(&false) }
         };
-        let found = rows.iter().enumerate().filter(|(_, row)| passes(row));
+        let of_city = |city: u64| rows.iter().filter(|row| row.0[2] == city).count();
+        let is_shown = |row: &Row| !self.hides_small || !has(2) || of_city(row.0[2]) > 1;
+        let found = rows.iter().enumerate().filter(|(_, row)| passes(row) && is_shown(row));
         let mut items: Vec<Summary> =
             found.map(|(id, _)| dataset.summary(ListingId(id as u64)).unwrap().clone()).collect();
         let total = items.len() as u64;
-        if self.refuses_quiet && filters == 8 && total == 0 {
-            return Heard::Differs { only_order: false };
-        }
         if self.backwards.is_some_and(|is_backwards| is_backwards(filters)) {
             items.reverse();
         }
         let first = (query.page - 1) as usize * usize::from(query.per_page);
-        let items: Vec<Summary> = items.into_iter().skip(first).take(query.per_page.into()).collect();
-        match agreement(dataset, query, total, &items).unwrap() {
-            Agreement::Whole => Heard::Equal { tells: Example::again(dataset, query.clone()).tells },
-            Agreement::ButOrder => Heard::Differs { only_order: true },
-            Agreement::None => Heard::Differs { only_order: false },
-            Agreement::Aged => unreachable!("all rows are known"),
-        }
+        (filters, total, items.into_iter().skip(first).take(query.per_page.into()).collect())
     }
 
     /// Asks the first examples; what differs is asked again.
@@ -277,6 +297,21 @@ fn an_origin_as_documented_confirms_every_shape_that_its_data_shows() {
         let verdicts = Origin::default().examined(&few);
         assert_eq!(verdicts.names(State::Unproved).unwrap().len(), 31);
     }
+}
+
+#[test]
+fn the_very_second_of_a_listing_means_the_same_beside_terms() {
+    let found = Origin { at_or_after_of_terms: true, ..Origin::default() }.disproved(&rows(3_000));
+    assert!(found.contains(&"sport+modified_since(zoned)".to_owned()), "{found:?}");
+    assert!(!found.contains(&"modified_since(zoned)".to_owned()), "{found:?}");
+}
+
+#[test]
+fn terms_with_few_listings_are_asked_for_too() {
+    let mut rows: Vec<Row> = rows(300).into_iter().filter(|row| row.0[2] < 6).collect();
+    rows.extend((6..12).map(|city| Row([0, city % 4, city], 1_690_000_000)));
+    let found = Origin { hides_small: true, ..Origin::default() }.disproved(&rows);
+    assert!(found.contains(&"city".to_owned()), "{found:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::api::shape::Form;
 
 pub(super) const SECOND: i64 = 1_000_000_000;
 pub(super) const HOUR: i64 = 3600 * SECOND;
-const DAY: i64 = 24 * HOUR;
+pub(super) const DAY: i64 = 24 * HOUR;
 
 /// Offsets of time zones are multiples of this.
 const ZONE_STEP: i64 = HOUR / 4;

@@ -170,6 +170,7 @@ impl Mirror {
             let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
             // What follows counts from here.
             self.outlay.spare(self.copies.sent() - sent);
+            self.outlay.answered(answers.hashes(&self.copies.volatile()));
             self.pause_for(0);
             let confirmed_ms = newest.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
             let first_page = self.contradictions.first_page(&newest.dataset.id);

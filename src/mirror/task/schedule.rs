@@ -116,20 +116,24 @@ pub(super) struct Failure<'a> {
 }
 
 /// What was sent to the origin since its answers began to disagree.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DisagreementCost(Option<(Monotonic, u64)>);
+#[derive(Debug, Default)]
+pub(super) struct DisagreementCost {
+    since: Option<(Monotonic, u64)>,
+    /// What the last refresh was answered, and how many in a row.
+    same: (Vec<ContentHash>, u8),
+}
 
 impl DisagreementCost {
     /// How long `more` requests have to wait, so that not more than `most` are sent within `apart` of the first
     /// disagreement. `sent` counts all requests so far.
     pub(super) fn wait(&mut self, now: Monotonic, sent: u64, more: u64, most: u64, apart: Duration) -> Duration {
-        match self.0 {
+        match self.since {
             Some((began, before)) if now.since(began) <= apart => {
                 let fits = sent.saturating_sub(before) + more <= most;
                 if fits { Duration::ZERO } else { began.plus(apart + Duration::from_millis(1)).since(now) }
             }
             _ => {
-                self.0 = Some((now, sent));
+                self.since = Some((now, sent));
                 Duration::ZERO
             }
         }
@@ -137,14 +141,23 @@ impl DisagreementCost {
 
     /// So many requests were sent that do not count.
     pub(super) const fn spare(&mut self, requests: u64) {
-        if let Some((_, sent)) = &mut self.0 {
+        if let Some((_, sent)) = &mut self.since {
             *sent += requests;
+        }
+    }
+
+    /// A refresh was answered so. What is answered three times in a row is no disagreement.
+    pub(super) fn answered(&mut self, hashes: Vec<ContentHash>) {
+        let times = if self.same.0 == hashes { self.same.1.saturating_add(1) } else { 1 };
+        self.same = (hashes, times);
+        if times == 3 {
+            self.ended();
         }
     }
 
     /// The answers agree.
     pub(super) const fn ended(&mut self) {
-        self.0 = None;
+        self.since = None;
     }
 }
 

@@ -156,6 +156,7 @@ impl Query {
         let state = state.filter(|_| !city_wins);
         let city = buckets("city", &world.map.cities.iter().map(|city| &*city.slug).collect::<Vec<&str>>());
         let since = self.since.map(|at| (at, switches.since));
+        let has_terms = self.filters.len() > 1;
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());
         let days = switches.modified == ModifiedStyle::Day;
         move |venue| {
@@ -164,6 +165,7 @@ impl Query {
             let passes = |(at, since)| match since {
                 Since::After => modified > at,
                 Since::AtOrAfter => modified >= at,
+                Since::AtOrAfterOfTerms => modified > at || (modified == at && has_terms),
                 Since::Ignored => true,
             };
             let verdicts = [

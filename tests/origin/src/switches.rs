@@ -213,6 +213,8 @@ pub enum Since {
     After,
     /// At that instant or after.
     AtOrAfter,
+    /// The same beside a term, and strictly after in the list of all: of two engines.
+    AtOrAfterOfTerms,
     /// Nothing: the parameter is echoed, and every listing passes.
     Ignored,
 }

@@ -18,7 +18,7 @@ fn told(query: &str, theirs: &str) -> Vec<String> {
     let taxonomies = std::array::from_fn(|_| "[]".into());
     let dataset = Dataset::build(Content { envelope, taxonomies, summaries }, &Evidence::new()).unwrap();
     let query = Parameters::parse(query).unwrap().list;
-    lists(&dataset, &query, &page(theirs)).unwrap().iter().map(ToString::to_string).collect()
+    lists(&dataset, &query, &page(theirs), None).unwrap().iter().map(ToString::to_string).collect()
 }
 
 #[test]
