@@ -49,7 +49,7 @@ pub use serve::serve_within;
 const EXIT_CONFIG: u8 = 64;
 
 /// The fewest open files with which a server answers clients, and with which a command runs.
-const FILES_OF_SERVER: u64 = 128;
+const FILES_OF_SERVER: u64 = 256;
 const FILES_OF_COMMAND: u64 = 64;
 /// How many threads are started by a server and by a command, beside those that serve clients.
 const THREADS_OF_SERVER: usize = 40;

@@ -7,9 +7,8 @@
 //!
 //! # Nine rooms
 //!
-//! A *room* is a top-level module (nine, `config`, which all read, and the ground); a room may have rooms inside. Imports
-//! only point down, or to another room of the same floor that does not import back. `tests/source` reads this table and the
-//! `use` lines. The first page of a room says what belongs in it, what does not, and which types to know.
+//! A *room* is a top-level module; `config` and the ground serve all of them. Imports only point down, or to another room of the
+//! same floor that does not import back (`tests/source` reads this table). The first page of a room says what belongs in it.
 //!
 //! | floor | room | what it is |
 //! |---|---|---|
@@ -57,7 +56,7 @@
 //! | Why this `Age` of a stored answer of the origin? | `data/cache/reply.rs` |
 //! | When is a stored answer fresh, and when may it stand in stale? | `protocol/caching.rs` |
 //! | What does the cache do about a request? | `edge/proxy/decision.rs` |
-//! | Why 429, and until when? | `edge/limit/table.rs` |
+//! | Why 429, and until when? | `edge/limit.rs` |
 //! | How long may a client take to send a request? | `edge/serve/connection.rs` |
 //! | How long may a client take to read an answer? | `edge/limit/backlog.rs` |
 //! | Why does this venue come before that one? | `edge/search/order.rs` |
@@ -71,10 +70,11 @@
 //! | When does the next refresh begin? | `mirror/task/schedule.rs` |
 //! | When may a request go to the origin, and before which others? | `origin/budget/state.rs` |
 //! | When does the origin count as failing? | `origin/health.rs` |
-//! | What does a replica do about a head? | `fleet/replica/decide.rs` |
+//! | What does a replica do about the `head.json` of its publisher? | `fleet/replica/decide.rs` |
 //! | What is wrong, and what is to be done? | `telemetry/findings.rs` |
+//! | What is in `/status`? | `server/admin/facts.rs` |
 //! | Which keys are there, and which need a restart? | `config/keys.rs` |
-//! | What does SIGTERM, SIGQUIT or SIGHUP do? | `server/signals.rs` |
+//! | What does SIGTERM, SIGQUIT or SIGHUP do? | `server/stop.rs` |
 
 #![warn(unreachable_pub)]
 // `println!` panics where nobody reads, or a disk is full: `cli::terminal` writes instead.

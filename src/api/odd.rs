@@ -102,6 +102,7 @@ impl Row {
             Self::PerPageOver => Meaning::Clamped,
             Self::EmptyNumber | Self::EmptyFilter | Self::EmptySince => Meaning::Absent,
             Self::IdWord => Meaning::Refused(404),
+            // `?page=0`, words, what is repeated.
             _ => Meaning::Refused(400),
         }
     }

@@ -37,7 +37,10 @@ pub(crate) fn first(text: &str, most: usize) -> String {
 
 /// A text that is safe for terminals and logs: control characters, line separators and direction overrides are escaped.
 pub(crate) fn escaped(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }

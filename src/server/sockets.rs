@@ -236,8 +236,8 @@ pub(crate) fn files(config: &TlsConfig) -> Files {
 }
 
 /// The reserve for the admin listener, the origin and the store, and for accepted connections that are not yet checked:
-/// a half, within bounds.
-pub(super) const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
+/// a half, within bounds. An idle server has 62 files open.
+pub(super) const RESERVE: std::ops::RangeInclusive<u64> = 128..=1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionShares {
@@ -299,7 +299,7 @@ mod tests {
             (Some(1024), 20_000, 512, 128, 128, 256),
             (Some(1024), 100, 100, 25, 128, 256),
             (Some(256), 20_000, 128, 32, 32, 64),
-            (Some(10), 20_000, 1, 1, 16, 32),
+            (Some(10), 20_000, 1, 1, 32, 64),
         ] {
             let shares = ConnectionShares { clients, each, operators, origin };
             assert_eq!(share_descriptors(files, wanted, 512), shares, "{files:?}");

@@ -13,8 +13,10 @@ use crate::api::listing::{ListingId, Summary};
 use crate::api::page::Envelope;
 use crate::api::taxonomy::TaxonomyKind;
 
-/// Summaries per job.
-const PIECE: usize = 1024;
+/// Id and hash of a summary.
+const ENTRY: usize = 8 + 16;
+/// So many of them are hashed at once: the hash likes long pieces.
+const ENTRIES: usize = 1024;
 
 /// The content, equal in two mirrors of equal data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,12 +89,12 @@ impl SnapshotId {
         for taxonomy in taxonomies {
             part(taxonomy.as_bytes());
         }
-        // In pieces as large as the hash likes them.
-        let mut piece = Vec::with_capacity(PIECE * 24);
+        // They are the last part, and each is as long as the others: no length stands before them.
+        let mut piece = Vec::with_capacity(ENTRIES * ENTRY);
         for (id, hash) in listed {
             piece.extend_from_slice(&id.0.to_le_bytes());
             piece.extend_from_slice(&hash.to_bytes());
-            if piece.len() == PIECE * 24 {
+            if piece.len() == ENTRIES * ENTRY {
                 hasher.update(&piece);
                 piece.clear();
             }

@@ -67,8 +67,8 @@ impl Snapshot {
         freshness::is_from_the_future(self.claimed(), now)
     }
 
-    /// Age of the data: seconds since it was confirmed; `None` while its stamp lies in the future. When a clock that
-    /// was behind is set right, the age is known again.
+    /// Age of the data: seconds since the instant that it claims; `None` while that lies in the future. When a clock that
+    /// was behind is set right, the age is known again: what was confirmed meanwhile stood for the stamp only.
     pub fn age_seconds(&self, now: impl Into<Now>) -> Option<u32> {
         let now = now.into();
         (!self.is_unconfirmed(now.wall)).then(|| freshness::age_seconds(now.by_origin, self.claimed()))

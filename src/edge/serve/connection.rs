@@ -34,7 +34,7 @@ use super::request_head::UnreadHead;
 use super::write::{Ahead, Broken};
 use super::{Incoming, Public, request_head, view, weight, write};
 
-/// How long a client may take between two reads of a request's body, and how long a write may stall.
+/// How long a client may take between two reads of a request's body; also for draining it, and for closing.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the head of the first request may take in all.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(15);

@@ -198,7 +198,10 @@ impl Status {
                 ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
             details,
-            ..StatusFacts::default()
+            // Of all the others.
+            state: String::new(),
+            reasons: Vec::new(),
+            findings: Vec::new(),
         }
     }
 

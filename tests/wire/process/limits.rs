@@ -57,7 +57,7 @@ async fn too_few_open_files_are_one_line_that_says_how_many_are_needed() {
         setup.under(&["bash", "-c", &under(limit)]).command(&[command], &dir.path().join("data")).end().await
     };
     for (command, limits) in
-        [("serve", &[10, 20, 40, 64, 100, 127][..]), ("demo", &[40, 100]), ("check", &[10, 20]), ("sync", &[10, 63])]
+        [("serve", &[10, 20, 40, 64, 127, 255][..]), ("demo", &[40, 100]), ("check", &[10, 20]), ("sync", &[10, 63])]
     {
         for limit in limits {
             let (code, said) = run(*limit, Setup::offline(), command).await;
@@ -71,7 +71,7 @@ async fn too_few_open_files_are_one_line_that_says_how_many_are_needed() {
     let origin = origin(20).await;
     let (code, said) = run(64, Setup::mirror_of(&origin), "sync").await;
     assert_eq!(code, 0, "{said}");
-    for limit in [128, 200] {
+    for limit in [256, 300] {
         let mut server = Setup::mirror_of(&origin).under(&["bash", "-c", &under(limit)]).start().await;
         server.settled(&origin).await;
         // More clients than there is room for; nobody but them is hurt.
