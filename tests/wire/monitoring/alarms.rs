@@ -215,7 +215,7 @@ pub const ALARMS: &[Alarm] = &[
         ("FilesRunOut", "warning"),
         (
             // What is not kept for the store, the origin and operators: `RESERVE` in src/server/sockets.rs.
-            "grandstand_connections > 0.9 * (process_max_fds - clamp(process_max_fds / 2, 64, 1024)) \
+            "grandstand_connections > 0.9 * (process_max_fds - clamp(process_max_fds / 2, 128, 1024)) \
              or process_open_fds > 0.9 * process_max_fds",
             5,
         ),

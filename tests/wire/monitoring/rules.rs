@@ -90,7 +90,7 @@ fn the_rules_and_the_page_have_the_alarms_of_the_table() {
         assert!(todo.ends_with(['.', '?']) && !summary.ends_with('.'), "{name}");
     }
     let reserve = std::fs::read_to_string(repository("src/server/sockets.rs")).unwrap();
-    assert!(reserve.contains("RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;"), "FilesRunOut has these numbers");
+    assert!(reserve.contains("RESERVE: std::ops::RangeInclusive<u64> = 128..=1024;"), "FilesRunOut has these numbers");
 }
 
 /// The first real series with this name and these labels.
