@@ -196,7 +196,11 @@ impl ListQuery {
     }
 
     pub fn is_filtered(&self) -> bool {
-        self.modified_since.is_some() || self.slugs.iter().any(Option::is_some)
+        self.modified_since.is_some() || self.has_terms()
+    }
+
+    pub(crate) fn has_terms(&self) -> bool {
+        self.slugs.iter().any(Option::is_some)
     }
 
     /// That of a path with a query; `None`: it has none, or an odd one.

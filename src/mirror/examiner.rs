@@ -42,7 +42,6 @@ use crate::clock::Monotonic;
 use crate::data::snapshot::content::SnapshotId;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
-use crate::data::snapshot::seconds::WrittenInstant;
 use crate::data::snapshot::verdicts::table::{Heard, Moment, State, Tried};
 use crate::data::store::VERDICTS;
 use crate::origin::client::Asker;
@@ -362,22 +361,17 @@ impl Examiner {
         }
     }
 
-    /// Asks what the origin counts of the instants of examples with terms, where listings hide that: the same must hold
-    /// beside terms.
+    /// Asks what the origin counts of the instants of examples with terms, where listings hide that.
     async fn learn_seconds(&self, examples: &[(Shape, Asked)], class: Class) -> Result<(), Aborted> {
-        let has_terms = |query: &ListQuery| query.slugs.iter().any(Option::is_some);
         let queries = examples.iter().filter_map(|(_, asked)| match asked {
-            Asked::Query(example) => Some(example.query.clone()).filter(has_terms),
+            Asked::Query(example) => Some(example.query.clone()),
             _ => None,
         });
         let queries: Vec<ListQuery> = queries.collect();
         let (Some(newest), verdicts) = (self.shared.newest.get(), self.shared.verdicts.clone()) else { return Ok(()) };
         let unlearned = move || {
-            let is_unlearned = |query: &&ListQuery| verdicts.seconds().learned(&newest.dataset, query).is_none();
-            let since = queries.iter().filter(is_unlearned).filter_map(|query| query.modified_since.as_ref());
-            let since = since.filter(|since| newest.dataset.hides(since.at));
-            let instants = since.map(|since| newest.dataset.asked_about(WrittenInstant::of(since)));
-            Ok::<_, Aborted>(instants.collect::<BTreeSet<_>>())
+            let unlearned = queries.iter().filter_map(|query| verdicts.seconds().unlearned(&newest.dataset, query));
+            Ok::<_, Aborted>(unlearned.collect::<BTreeSet<_>>())
         };
         for instant in blocking(unlearned).await? {
             let is_asked = self.shared.verdicts.change(|table| {

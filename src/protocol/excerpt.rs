@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_or_breaks_a_line_is_written_out() {
-        let text = "a\u{1b}[31m\u{9b}31m\r\nb\u{202e}c\u{7f} é";
-        assert_eq!(Excerpt(text).to_string(), "a\\u{1b}[31m\\u{9b}31m\\r\\nb\\u{202e}c\\u{7f} é");
+        let text = "a\u{1b}[31m\u{9b}31m\r\nb\u{202e}c\u{200f}\u{7f} é";
+        assert_eq!(Excerpt(text).to_string(), "a\\u{1b}[31m\\u{9b}31m\\r\\nb\\u{202e}c\\u{200f}\\u{7f} é");
     }
 
     #[test]

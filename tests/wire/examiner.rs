@@ -293,7 +293,8 @@ async fn an_ordinary_origin_confirms_every_shape_with_one_example_each() {
             |asked: &str| EVERY_FILTER.iter().filter(|filter| asked.contains(&format!("{filter}="))).count() > 1;
         origin.log().iter().filter(|seen| has_several(&seen.path_and_query)).count()
     };
-    // One for each of the 25 shapes, for eight a city outside the state, for three an empty list, for three the very second of a listing; and open cases.
+    // One for each of the 25 shapes, for eight a city outside the state, for three an empty list, for three the very second
+    // of a listing; and open cases.
     assert_eq!(examples(), 45);
     is_the_origins(&server, &origin, "the defaults").await;
     assert_eq!(examples(), 45, "nothing is read through");

@@ -250,6 +250,12 @@ impl Dataset {
     }
 }
 
+/// The instant of a query with terms, if listings hide whether they were modified after it.
+fn hidden_beside_terms(dataset: &Dataset, query: &ListQuery) -> Option<WrittenInstant> {
+    let since = query.modified_since.as_ref().filter(|since| query.has_terms() && dataset.hides(since.at));
+    since.map(WrittenInstant::of)
+}
+
 impl Seconds {
     /// How a `modified_since` is evaluated in a data set. It may take long.
     pub(crate) fn reading(&self, dataset: &Dataset, instant: WrittenInstant) -> Reading {
@@ -266,12 +272,20 @@ impl Seconds {
         }
     }
 
-    /// What the origin says, in the list without other filters, of the instant of a query with terms, for which the same must
-    /// hold. `None`: it has not said it, or nothing is hidden.
+    /// What the origin said, in the list without terms, of the instant of a query with terms: the same must hold for it.
+    /// `None`: it has not said it, or nothing is hidden.
     pub(crate) fn learned(&self, dataset: &Dataset, query: &ListQuery) -> Option<Cut> {
-        let since = query.modified_since.as_ref().filter(|_| query.slugs.iter().any(Option::is_some))?;
-        let reading = dataset.hides(since.at).then(|| self.reading(dataset, WrittenInstant::of(since)))?;
-        if let Reading::Sure(cut) = reading { Some(cut) } else { None }
+        match self.reading(dataset, hidden_beside_terms(dataset, query)?) {
+            Reading::Sure(cut) => Some(cut),
+            Reading::Unsure(_) => None,
+        }
+    }
+
+    /// What the origin is to be asked about before a query with terms can be compared. `None`: nothing.
+    pub(crate) fn unlearned(&self, dataset: &Dataset, query: &ListQuery) -> Option<WrittenInstant> {
+        let instant = hidden_beside_terms(dataset, query)?;
+        let is_unlearned = matches!(self.reading(dataset, instant), Reading::Unsure(_));
+        is_unlearned.then(|| dataset.asked_about(instant))
     }
 
     /// Learns from an answer of the origin to a query without other filters, whose order among equals may be another one;

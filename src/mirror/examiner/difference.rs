@@ -61,7 +61,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares a page of the origin's list with the data set's. Empty: they are equal. `learned`: as for [`agreement`](super::compare::agreement).
+/// Compares a page of the origin's list with the data set's. Empty: they are equal. `learned`: as for
+/// [`agreement`](super::compare::agreement).
 pub(super) fn lists(
     dataset: &Dataset,
     query: &ListQuery,

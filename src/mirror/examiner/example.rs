@@ -239,11 +239,10 @@ impl Example {
             parts.extend(without_listings(dataset, kind).filter(is_tried).take(MOST_TERMS));
         }
         // A directory may hide or fill all places with few listings: terms like it show that.
-        let mut few: Vec<_> = with_few(dataset, kind, doubtful);
-        if few.iter().all(|(slug, _)| **slug != *of.slug) {
-            few = telling(dataset, kind, doubtful);
-        }
-        let leaves_out = few.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
+        let few = with_few(dataset, kind, doubtful);
+        let is_of_few = few.iter().any(|(slug, _)| **slug == *of.slug);
+        let alike = if is_of_few { few } else { telling(dataset, kind, doubtful) };
+        let leaves_out = alike.iter().filter(|(_, positions)| positions.len() < dataset.len() as u64);
         let controls =
             leaves_out.map(|(slug, _)| *slug).filter(|slug| is_tried(slug) && !is_part(slug) && !is_akin(slug));
         let room = AT_ONCE.saturating_sub(parts.len() + 1).min(MOST_TERMS);

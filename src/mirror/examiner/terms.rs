@@ -36,7 +36,7 @@ pub(super) fn telling<'a>(
     known
 }
 
-/// Terms have few listings if they have so many at most, and the largest one this many times as many.
+/// A term with few listings has at most so many, and the largest term at least this many times as many.
 const FEW: u64 = 4;
 
 /// The terms with few listings, the fewest first. A directory may fill or hide them.

@@ -132,8 +132,8 @@ impl Origin {
             return Heard::Differs { only_order: false };
         }
         let seconds = Seconds::default();
-        if let Some(since) = query.modified_since.as_ref().filter(|since| filters != 8 && dataset.hides(since.at)) {
-            let about = dataset.query_about(dataset.asked_about(WrittenInstant::of(since))).unwrap();
+        if let Some(instant) = seconds.unlearned(dataset, query) {
+            let about = dataset.query_about(instant).unwrap();
             let (_, total, items) = self.page(rows, dataset, &about);
             assert!(seconds.learn(dataset, &about, total, &items.iter().map(|item| item.id).collect::<Vec<_>>()));
         }

@@ -528,6 +528,26 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_stay_the_same_are_no_disagreement() {
+        let (one, other) = (vec![ContentHash::of(b"1")], vec![ContentHash::of(b"2")]);
+        let (mut cost, apart, start) = (DisagreementCost::default(), Duration::from_secs(300), Monotonic::default());
+        let wait = |cost: &mut DisagreementCost| cost.wait(start, 30, 9, 20, apart).is_zero();
+        assert!(cost.wait(start, 10, 0, 20, apart).is_zero());
+        for (answer, is_free) in [
+            (&one, false),
+            (&other, false),
+            (&one, false),
+            (&one, false),
+            (&other, false),
+            (&other, false),
+            (&other, true),
+        ] {
+            cost.answered(answer.clone());
+            assert_eq!(wait(&mut cost), is_free, "{answer:?}");
+        }
+    }
+
+    #[test]
     fn what_changes_back_and_forth_is_followed_more_and_more_seldom() {
         let mut schedule = quiet();
         let [one, other, third] = [b"1", b"2", b"3"].map(|text| ContentHash::of(text));

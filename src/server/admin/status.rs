@@ -198,7 +198,7 @@ impl Status {
                 ReplicaFacts { details_missing, ..replica.lock().facts(mono, instants.wall, oldest) }
             }),
             details,
-            // Of all the others.
+            // They follow from all the others.
             state: String::new(),
             reasons: Vec::new(),
             findings: Vec::new(),
