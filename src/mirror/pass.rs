@@ -50,8 +50,11 @@ pub(super) fn page_of(path: &str) -> Option<u64> {
 /// what it says. `None`: as many as documented.
 pub(super) fn largest_page(first: &Page) -> Option<u16> {
     let sent = Some(first.items.len() as u64).filter(|sent| (1..first.total).contains(sent));
-    let size = sent.or(first.per_page).filter(|size| (1..PAGE_SIZE).contains(size))?;
-    u16::try_from(size).ok()
+    below_documented(sent.or(first.per_page))
+}
+
+fn below_documented(size: Option<u64>) -> Option<u16> {
+    size.filter(|size| (1..PAGE_SIZE).contains(size)).and_then(|size| u16::try_from(size).ok())
 }
 
 /// How many pages hold `total` listings; the first page always exists.
@@ -185,13 +188,16 @@ pub(super) fn assemble(
     let mut beside = Beside::default();
     let (mut summaries, mut bytes) = (Vec::new(), 0);
     let (mut total, mut totals) = (0, BTreeSet::new());
+    let (mut stated_size, mut sizes) = (None, Vec::new());
     for (index, body) in pages.enumerate() {
         let page = Page::parse(&body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
         totals.insert(page.total);
+        sizes.push(page.items.len());
         match &mut envelope {
             None => {
                 total = page.total;
                 let largest_page = largest_page(&page);
+                stated_size = below_documented(page.per_page);
                 for (key, value) in page.volatile {
                     beside.volatile_values.insert(format!("list {key}"), value);
                 }
@@ -206,6 +212,10 @@ pub(super) fn assemble(
         summaries.extend(shared(page.items, &known));
     }
     let mut envelope = envelope.ok_or(Inconsistent::NoPages)?;
+    if sizes.split_last().is_some_and(|(_, full)| full.iter().any(|size| *size != sizes[0])) {
+        // Some are short by themselves: none of them says where the origin cuts.
+        envelope.largest_page = stated_size;
+    }
     let taxonomies = blanked(taxonomies, volatile, &mut beside.volatile_values);
     let (contradiction, listed) = (Contradiction::of(&summaries, &totals), summaries.len() as u64);
     if contradiction.is_none() {

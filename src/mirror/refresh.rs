@@ -211,11 +211,13 @@ impl Answers {
         }
         let (first, page) = &self.first;
         let is_as_accepted = |hash| std::str::from_utf8(&first.body).is_ok_and(|text| volatile.hash(text) == hash);
-        if !first_page.is_some_and(is_as_accepted) && !agrees(page, &ListQuery::largest_pages(), dataset) {
-            return RefreshVerdict::Changed("the first page");
-        }
-        if !envelope_agrees(page, &dataset.content, volatile) {
-            return RefreshVerdict::Changed("the envelope");
+        if !first_page.is_some_and(is_as_accepted) {
+            if !agrees(page, &ListQuery::largest_pages(), dataset) {
+                return RefreshVerdict::Changed("the first page");
+            }
+            if !envelope_agrees(page, &dataset.content, volatile) {
+                return RefreshVerdict::Changed("the envelope");
+            }
         }
         match &self.probe {
             Some((probe, copy, page)) if !probe.agrees(page, dataset) => match only_known(page, dataset) {

@@ -367,6 +367,11 @@ impl OriginStatus {
         picture.broken.extend(Some((page, broken)).filter(|_| broken > 0));
     }
 
+    /// How many listings are left out because they cannot be read.
+    pub fn unreadable(&self) -> usize {
+        self.0.lock().broken.values().sum()
+    }
+
     /// A request that the mirror needs failed.
     pub fn note(&self, error: &AskError, now: WallTime) {
         self.0.lock().note(error, now);

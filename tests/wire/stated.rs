@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
 use sample_origin::{Asked, BeyondLast, Body, FaultRule, Mishap, Origin, Switches, World};
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, same_list};
 use crate::harness::virtually::origin_with;
 use crate::harness::{Server, Setup, edit, quiet, wait_until};
-use crate::origin_faults::Fault;
+use crate::origin_faults::{Fault, answers};
 
 const LISTINGS: usize = 230;
 const LIST: &str = "/api/listings.json";
@@ -55,6 +56,44 @@ async fn a_page_size_that_changes_is_followed() {
         lists_are_the_origins(&server, &origin).await;
         a_change_shows(&server, &origin).await;
     }
+}
+
+/// No list shows these listings, which totals and pages count: rows that are hidden after a page was cut.
+#[derive(Debug)]
+struct Hidden(Vec<Value>);
+
+#[async_trait]
+impl Mishap for Hidden {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let without = |right: bytes::Bytes| {
+            let mut page: Value = serde_json::from_slice(&right).unwrap();
+            page["items"].as_array_mut().unwrap().retain(|item| !self.0.contains(&item["id"]));
+            page.to_string()
+        };
+        Ok(answers::rewritten(asked.right().await, without).await)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_page_that_is_short_by_itself_says_nothing_of_the_size() {
+    let origin = origin_with(430, Switches { gzip: false, ..Switches::default() }).await;
+    let whole = origin.expected(&format!("{LIST}?per_page=100")).1;
+    let hidden = (0..3).map(|at| whole["items"][at]["id"].clone()).collect();
+    origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, Hidden(hidden))]);
+    let server = Setup::mirror_of(&origin).start().await;
+    wait_until("it lives with it", || async { server.finding("total-differs").await.is_some() }).await;
+    for page in 1..=5 {
+        let target = format!("{LIST}?page={page}&per_page=100");
+        let (ours, (_, origins)) = (server.ok(&target).await.json(), origin.expected(&target));
+        for number in ["per_page", "total", "total_pages"] {
+            assert_eq!(ours[number], origins[number], "{target}");
+        }
+    }
+    quiet(&origin).await;
+    let before = origin.count();
+    sleep(Duration::from_secs(60 * 60)).await;
+    let asked = origin.count() - before;
+    assert!(asked < 100, "{asked} requests in an hour");
 }
 
 #[tokio::test(start_paused = true)]

@@ -308,7 +308,8 @@ impl Mirror {
         // have changed since.
         let are_all = contradiction.excess.last() == Some(&(here.cast_signed() - distinct.cast_signed()));
         let hidden = if are_all { 0 } else { listed.saturating_sub(distinct + elsewhere.len() as u64) };
-        let unknown = hidden + unseen.len() as u64;
+        let unreadable = self.status().unreadable().saturating_sub(elsewhere.len()) as u64;
+        let unknown = hidden.max(unreadable) + unseen.len() as u64;
         let mut content = assembled.content.clone();
         if unknown > 0 || !right {
             content.envelope.state_total(if right { here } else { *total }, unknown);
