@@ -343,6 +343,7 @@ impl Copies {
         let text_before = known.as_ref().and_then(|(_, body)| std::str::from_utf8(body).ok());
         let hash = self.volatile.read().hash(text);
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
+        self.note_look(path, answer, known.as_ref().map(|(_, before)| &**before), is_same);
         let before = text_before.zip(known.as_ref()).map(|(before, (meta, _))| Before {
             stamp: generated_at::stamp(before),
             fetched_ms: meta.fetched_ms,
@@ -384,6 +385,23 @@ impl Copies {
         let copy = Copy::of(path, &meta, body.clone());
         self.store.put_copy_soon(path, &meta, Some(&*body).filter(|_| !is_304))?;
         Ok(copy)
+    }
+
+    /// Notes whether what each refresh looks at differs at each look. `before`: the stored body.
+    fn note_look(&self, path: &str, answer: &Answer, before: Option<&[u8]>, is_same: bool) {
+        let is_list = pass::page_of(path) == Some(1);
+        let Some(before) = before.filter(|_| is_list || matches!(AnswerClass::of(path), AnswerClass::Taxonomy(_)))
+        else {
+            return;
+        };
+        let hash = std::str::from_utf8(&answer.body).ok().filter(|_| answer.status == 200);
+        let hash = hash.map(|text| self.volatile.read().hash(text));
+        let differs = match is_same {
+            true => Some(0),
+            false if is_list => super::wording::unmodified(before, &answer.body),
+            false => None,
+        };
+        self.client.status().looked(path, hash, differs);
     }
 
     /// An index without terms is no answer where the published one has some, unless the list is empty, too.

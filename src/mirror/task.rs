@@ -173,8 +173,10 @@ impl Mirror {
                 CopiesWait { until: wall.plus(wait), is_expected }
             });
             let flips_until = self.schedule.flips.to_tell(now).map(|wait| wall.plus(wait));
+            let flips = self.schedule.flips.lasts(now, facts.ttl);
             self.status().update(|picture| {
-                (picture.refresh_due, picture.copies, picture.flips_until) = (Some(due), copies, flips_until);
+                (picture.refresh_due, picture.copies) = (Some(due), copies);
+                (picture.flips_until, picture.flips) = (flips_until, flips);
             });
             match self.schedule.next(now, &facts) {
                 MirrorStep::Wait(wait) => {

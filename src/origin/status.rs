@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::api::hash::ContentHash;
 use crate::clock::{Monotonic, WallTime};
 use crate::protocol::excerpt::Excerpt;
 use crate::telemetry::findings::{Finding, Kind};
@@ -71,6 +72,9 @@ pub struct Progress {
 /// So many answers in a row that may not be stored are no accident.
 const MANY_UNSTORED: u64 = 3;
 
+/// So many looks in a row show that answers differ at each.
+const MANY_UNSTEADY: u32 = 3;
+
 /// If the last request of a shield failed, and no other one came for so long, that is what is known of the origin.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -106,6 +110,17 @@ impl Recent {
     }
 }
 
+/// Looks at one resource.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    /// Of the last body.
+    hash: Option<ContentHash>,
+    /// How many in a row showed another body although nothing was modified.
+    in_row: u32,
+    /// How many listings had other values at the last of these.
+    listings: u64,
+}
+
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -138,6 +153,8 @@ pub struct Picture {
     pub copies: Option<CopiesWait>,
     /// Until when no change is followed, because the answers change back and forth.
     pub flips_until: Option<WallTime>,
+    /// Whether it did so not long ago.
+    pub flips: bool,
     /// Whole passes that were completed.
     pub passes: u64,
     /// Whether there is no mirror, so that only client reads show the origin's state.
@@ -154,6 +171,8 @@ pub struct Picture {
     pub old_copy: Option<OldCopy>,
     /// How many listings on which pages of the list cannot be read.
     broken: BTreeMap<u64, usize>,
+    /// By path.
+    looks: BTreeMap<String, Looks>,
     /// How long before its arrival the answer was made that came latest of all, and when it came.
     copy_seen: Option<(Duration, Instant)>,
 }
@@ -241,7 +260,16 @@ impl Picture {
                 format!("the answers of the origin change back and forth; changes are followed again after {until}");
             Finding::new(Kind::AnswersFlip, text)
         });
-        [fails, unstored, held, details, old, waits, broken, flips].into_iter().flatten().collect()
+        let unsteady = self.looks.iter().find(|(_, looks)| looks.in_row >= MANY_UNSTEADY);
+        let unsteady = unsteady.map(|(path, looks)| {
+            let how = match looks.listings {
+                0 => "in bytes, not in values".to_owned(),
+                many => format!("{}, whose `modified` stands, in values", counted(many, "listing")),
+            };
+            let text = format!("the origin's answers to {path} differ at each look ({how})");
+            Finding::new(Kind::AnswersUnsteady, text).because(if looks.listings == 0 { "bytes" } else { "values" })
+        });
+        [fails, unstored, held, details, old, waits, broken, flips, unsteady].into_iter().flatten().collect()
     }
 
     /// Notes since when it fails. One failure alone says little.
@@ -365,6 +393,22 @@ impl OriginStatus {
         let mut picture = self.0.lock();
         picture.broken.remove(&page);
         picture.broken.extend(Some((page, broken)).filter(|_| broken > 0));
+    }
+
+    /// A resource was looked at again, and its body has this hash; `None`: it was not sent again. `differs`: nothing was
+    /// modified, but the values of so many listings differ; `None`: there is a change.
+    pub fn looked(&self, path: &str, hash: Option<ContentHash>, differs: Option<u64>) {
+        let mut picture = self.0.lock();
+        let looks = picture.looks.entry(path.to_owned()).or_default();
+        looks.in_row = match differs {
+            _ if hash.is_none() || looks.hash == hash => 0,
+            Some(listings) => {
+                looks.listings = listings;
+                looks.in_row.saturating_add(1)
+            }
+            None => looks.in_row,
+        };
+        looks.hash = hash.or(looks.hash);
     }
 
     /// How many listings are left out because they cannot be read.

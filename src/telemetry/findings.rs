@@ -60,16 +60,16 @@ macro_rules! kinds {
 kinds! {
     /// The data directory has no room.
     DiskFull "disk-full" Yes
-        "Make room on that disk. What is stored is served; the server tries to write again by itself.";
+        "Make room on that disk. Stored data is served; the server tries again by itself.";
     /// The data directory or its file system is read-only.
     DiskReadOnly "disk-read-only" Yes
-        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. What is stored is served; the server tries to write again by itself.";
+        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. Stored data is served; the server tries again by itself.";
     /// Reading or writing the data directory fails in another way.
     DiskFails "disk-fails" Yes
-        "Check that disk (`dmesg`, `smartctl`). What is stored is served; the server tries again by itself.";
+        "Check that disk (`dmesg`, `smartctl`). Stored data is served; the server tries again by itself.";
     /// Work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped.
     ThreadsFew "no-threads" No
-        "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 with Retry-After for what was dropped.";
+        "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 for what was dropped.";
     /// Stored data is damaged and is not repaired yet.
     StoreDamaged "store-damaged" Yes
         "Wait: the server repairs the store from all readable data, and fetches the rest again.";
@@ -84,10 +84,10 @@ kinds! {
         "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
     /// A replica cannot read the object store, or what is there is old.
     ReplicaFails "replica-fails" Old
-        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. What is stored is served with its true Age; the server keeps trying.";
+        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Stored data is served; the server keeps trying.";
     /// The origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used.
     OriginFails "origin-fails" Old
-        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). What is stored is served with its true Age; the server keeps trying.";
+        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). Stored data is served; the server keeps trying.";
     /// The data is dated in the future, so that its age is unknown.
     ClockWrong "clock-wrong" Yes
         "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
@@ -102,7 +102,7 @@ kinds! {
         "Wait: a refresh is due or runs.";
     /// Details cannot be fetched: none, or some again and again.
     DetailsFail "details-fail" No
-        "Look at the origin's answers to `/api/listings/{id}.json`. Clients get the stored details; the server asks for the others at longer and longer intervals.";
+        "Look at the origin's answers to `/api/listings/{id}.json`. Clients get the stored details; the server asks for the others more and more seldom.";
     /// Single listings in the origin's list are no JSON, or have no valid id, and are left out.
     ListingsBroken "listings-broken" No
         "Tell the provider: the rest is served, and the listings come back once they can be read.";
@@ -115,6 +115,9 @@ kinds! {
     /// The origin's answers change back and forth, so that changes are followed seldom.
     AnswersFlip "answers-flip" Old
         "Nothing, while the origin is being deployed. Otherwise, let all its machines give the same answers.";
+    /// The origin's answers differ at each look although no `modified` does.
+    AnswersUnsteady "answers-unsteady" No
+        "Nothing: other bytes alone are no change. If you run the origin, send equal data as equal bytes.";
     /// The origin states another number of listings than its pages show.
     TotalDiffers "total-differs" No
         "Nothing: lists show its total, and what is not known here is forwarded. If you run the origin, let `total` and the counts of the terms be those of its pages.";
@@ -150,10 +153,10 @@ kinds! {
         "Replace the files of tls.cert and tls.key. They are read again within seconds.";
     /// Clients behind one proxy that is not trusted were refused (429).
     ProxyUntrusted "proxy-untrusted" No
-        "If it is your proxy, add its address to client_ip.trusted_proxies, set client_ip.header to the header that it sends, and reload. Then each client has a limit of its own.";
+        "If it is your proxy, add its address to client_ip.trusted_proxies, set client_ip.header to the header that it sends, and reload.";
     /// One address was refused (429) a hundred times and more within an hour.
     ClientRefused "client-refused" No
-        "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a client of yours, give it a limit of its own (rate_limit.override). Otherwise, do nothing.";
+        "If it is a proxy, let it send X-Forwarded-For, and add its address to client_ip.trusted_proxies. If it is a client of yours, give it a limit of its own (rate_limit.override).";
     /// Answers that were compared differ from the origin's.
     AnswersDiffer "answers-differ" No
         "Look at the differences (`grandstand audit`). The server fetches that data again by itself; then compare again.";

@@ -265,6 +265,8 @@ async fn is_cheap(change: impl FnOnce(&mut Switches)) {
         crate::harness::quiet(&origin).await;
     }
     a_refresh_that_finds_nothing_is_cheap(&server, &origin, stable).await;
+    let unsteady = server.finding("answers-unsteady").await;
+    assert_eq!(unsteady.is_some(), !origin.switches().faults.is_empty(), "{unsteady:?}");
 }
 
 macro_rules! dialects {

@@ -2,11 +2,12 @@
 //! what has changed. The data counts, and what was said is told.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
-use sample_origin::{Asked, BeyondLast, Body, FaultRule, Mishap, Origin, Switches, World};
+use sample_origin::{Asked, BeyondLast, Body, EtagStyle, FaultRule, Mishap, Origin, Switches, World};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -94,6 +95,41 @@ async fn a_first_page_that_is_short_by_itself_says_nothing_of_the_size() {
     sleep(Duration::from_secs(60 * 60)).await;
     let asked = origin.count() - before;
     assert!(asked < 100, "{asked} requests in an hour");
+}
+
+/// Every third listing has another number of reviews at each look.
+#[derive(Debug, Default)]
+struct Restless(AtomicU64);
+
+#[async_trait]
+impl Mishap for Restless {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let look = self.0.fetch_add(1, Ordering::Relaxed);
+        let restless = |right: bytes::Bytes| {
+            let mut page: Value = serde_json::from_slice(&right).unwrap();
+            for item in page["items"].as_array_mut().unwrap().iter_mut().step_by(3) {
+                item["review_count"] = look.into();
+            }
+            page.to_string()
+        };
+        Ok(answers::rewritten(asked.right().await, restless).await)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_differ_at_each_look_without_being_modified_are_told() {
+    let switches = Switches { gzip: false, etags: EtagStyle::None, ..Switches::default() };
+    let origin = origin_with(LISTINGS, switches).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "30s").start().await;
+    server.settled(&origin).await;
+    origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, Restless::default())]);
+    let told = async || server.finding("answers-unsteady").await;
+    wait_until("it is told", || async { told().await.is_some() }).await;
+    let text = told().await.unwrap();
+    assert!(text.contains("34 listings, whose `modified` stands"), "{text}");
+    origin.set(|switches| switches.faults.clear());
+    let is_over = async || told().await.is_none_or(|text| text.contains("no longer"));
+    wait_until("it is over", || async { is_over().await }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,9 +278,9 @@ async fn two_versions_in_turns_are_followed_more_and_more_seldom() {
     sleep(Duration::from_secs(25 * 60)).await;
     let finding = server.finding("answers-flip").await;
     assert!(finding.is_some_and(|text| text.contains("back and forth")), "{:#}", server.status().await);
-    // Five questions each twelve seconds at most; and a few times every page, and every detail twice, as no cache says its
-    // age.
-    let (refreshes, followed) = (25 * 60 / 12 * 5, 10 * (2 * FEW as u64 + 40));
+    // Five questions each twelve seconds at most; a few times every page; and every detail twice, as no cache says its age,
+    // until it is seen that they flip.
+    let (refreshes, followed) = (25 * 60 / 12 * 5, 10 * 40 + 2 * 2 * FEW as u64);
     assert!(origin.count() < refreshes + followed, "{} requests", origin.count());
     assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200);
     origin.set(|switches| switches.rolling = false);

@@ -35,11 +35,13 @@ impl DetailWorker {
         let cache_ttl = self.shared.copies.client.stamps().cache_ttl();
         let mut swaps = self.shared.newest.watch();
         let (mut retries, mut agenda, mut tidied) = (Retries::default(), None::<Agenda>, None);
+        let mut flipped = false;
         loop {
             // Before the look: a snapshot that is published during it ends the pause.
             swaps.borrow_and_update();
             let now = self.shared.clock.now_wall();
-            let is_down = self.shared.copies.client.status().picture().health.failures() >= health::FEW;
+            let picture = self.shared.copies.client.status().picture();
+            let is_down = picture.health.failures() >= health::FEW;
             let newest = self.shared.newest.get();
             let is_listed = |id| newest.as_ref().is_none_or(|newest| newest.dataset.position(id).is_some());
             retries.look(is_down, is_listed, |id| self.shared.details.fetched_ms(id));
@@ -50,11 +52,17 @@ impl DetailWorker {
             let published = newest.filter(|_| !self.shared.details.is_backed_up());
             if let Some(published) = published.filter(|_| retries.rests(now).is_none()) {
                 let (dataset, disturbed) = (&published.dataset, self.shared.details.disturbed());
-                let known = agenda.take().filter(|agenda| agenda.lasts(&dataset.id, disturbed, now.as_millis()));
+                let is_as_before = std::mem::replace(&mut flipped, picture.flips) == picture.flips;
+                let lasts = |agenda: &Agenda| is_as_before && agenda.lasts(&dataset.id, disturbed, now.as_millis());
+                let known = agenda.take().filter(lasts);
                 let mut found = known.unwrap_or_else(|| {
                     let cycle = self.shared.settings.load().mirror.verify_details_every;
                     self.shared.details.agenda(&published, self.all, now, cycle, cache_ttl, &retries)
                 });
+                if picture.flips {
+                    // Those that changed change back; those that were never there are wanted in any case.
+                    found.due.retain(|id| self.shared.details.known(*id).is_none());
+                }
                 let due = retries.chosen(std::mem::take(&mut found.due));
                 if !due.is_empty() {
                     let _work = self.shared.copies.client.budget().crawl_work();

@@ -210,6 +210,11 @@ impl Flips {
         self.until.map_or(Duration::ZERO, |until| until.since(now))
     }
 
+    /// Whether changes flip: until a refresh after the wait has shown whether the origin still does.
+    pub(super) fn lasts(&self, now: Monotonic, ttl: Duration) -> bool {
+        self.failures > 1 && self.until.is_some_and(|until| !until.plus(ttl).since(now).is_zero())
+    }
+
     /// How long that is, if it is worth a word.
     pub(super) fn to_tell(&self, now: Monotonic) -> Option<Duration> {
         Some(self.wait(now)).filter(|wait| self.failures > 1 && !wait.is_zero())
