@@ -56,6 +56,7 @@ use crate::data::snapshot::meta::{Certificate, SnapshotMeta};
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshots::{Snapshots, SnapshotsError};
 use crate::data::store::{Store, StoreError};
+use crate::origin::client::AskError;
 use crate::origin::status::{CopiesWait, OriginState, OriginStatus, Progress};
 use crate::protocol::excerpt::Excerpt;
 use crate::tasks;
@@ -104,6 +105,7 @@ impl From<SnapshotsError> for MirrorError {
 impl MirrorError {
     const fn state(&self) -> OriginState {
         match self {
+            Self::Copy(CopyError::Ask(AskError::Status { .. })) => OriginState::CouldNotBeAsked,
             Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
             Self::Dataset(_) => OriginState::Nonsense,
             Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,

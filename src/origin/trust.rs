@@ -84,6 +84,9 @@ impl ServerCertVerifier for Verifier {
             {
                 rustls::Error::General(AUTHORITY.to_owned())
             }
+            rustls::Error::InvalidCertificate(
+                CertificateError::ExpiredContext { .. } | CertificateError::NotValidYetContext { .. },
+            ) => rustls::Error::General(format!("{error}; see whether the clock of this machine is right")),
             error => error,
         })
     }

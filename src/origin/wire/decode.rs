@@ -27,16 +27,13 @@ const ZSTD_WINDOW: u32 = 23;
 /// The body without coding, and its head without the fields about one. A body without a byte stays so, whatever its
 /// coding: an answer to HEAD and a 304 name the coding that another answer would have (RFC 9110 §8.4, §9.3.2).
 pub(crate) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    let coding = match (codings.next(), codings.next()) {
-        (None, _) => return pieces,
-        (Some(coding), None) => {
-            let words = coding.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-            let words = words.filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case(b"identity"));
-            words.collect::<Vec<_>>().join(&b", "[..]).to_ascii_lowercase()
-        }
-        (Some(_), Some(_)) => b"several, on lines of their own".to_vec(),
-    };
+    if !headers.contains_key(CONTENT_ENCODING) {
+        return pieces;
+    }
+    let lines = headers.get_all(CONTENT_ENCODING).iter();
+    let words = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let words = words.filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case(b"identity"));
+    let coding = words.collect::<Vec<_>>().join(&b", "[..]).to_ascii_lowercase();
     headers.remove(CONTENT_ENCODING);
     headers.remove(CONTENT_LENGTH);
     let plain = async move {
@@ -54,7 +51,7 @@ pub(crate) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Body {
 
 /// A body without this coding. `first`: its first byte but for white space.
 ///
-/// DEVIATION: a word that is no coding (`utf-8`, `none`), on what begins like a JSON document, means no coding (RFC 9110
+/// DEVIATION: words that are no codings (`utf-8`, `none`), on what begins like a JSON document, mean no coding (RFC 9110
 /// §8.4.1 knows none of them). No coding begins so.
 fn unpacked(coding: &[u8], first: Option<u8>, pieces: Body) -> Result<Body, TransportError> {
     let packed = StreamReader::new(pieces.map_err(io::Error::other));
@@ -74,10 +71,16 @@ fn unpacked(coding: &[u8], first: Option<u8>, pieces: Body) -> Result<Body, Tran
         b"deflate" if first.is_some_and(|first| first & 0x8f == 8) => Box::pin(ZlibDecoder::new(packed)),
         b"deflate" => Box::pin(DeflateDecoder::new(packed)),
         b"" => Box::pin(packed),
-        word if !word.contains(&b',') && matches!(first, Some(b'{' | b'[')) => Box::pin(packed),
+        words if !words.split(|byte| *byte == b',').any(is_coding) && matches!(first, Some(b'{' | b'[')) => {
+            Box::pin(packed)
+        }
         other => return Err(unknown(&String::from_utf8_lossy(other))),
     };
     Ok(Box::pin(ReaderStream::with_capacity(plain, PIECE).map_err(why)))
+}
+
+fn is_coding(word: &[u8]) -> bool {
+    matches!(word.trim_ascii(), b"gzip" | b"x-gzip" | b"br" | b"zstd" | b"deflate" | b"compress" | b"x-compress")
 }
 
 fn unknown(coding: &str) -> TransportError {
@@ -151,6 +154,7 @@ mod tests {
             ("gzip, identity", gzip(TEXT)),
             ("UTF-8", TEXT.to_vec()),
             ("none", b"[1]".to_vec()),
+            ("utf8, none", TEXT.to_vec()),
         ] {
             for piece in [1, 7, 1000] {
                 let text = if coding == "none" { b"[1]" } else { TEXT };
@@ -171,6 +175,7 @@ mod tests {
             ("gzip, br", TEXT),
             ("none", b"<html>"),
             ("UTF-8", &cut),
+            ("UTF-8, gzip", TEXT),
         ] {
             let error = plain(coding, body, 100).await.unwrap_err();
             assert!(matches!(error, TransportError::Decode(_)), "{coding}: {error:?}");
