@@ -85,6 +85,8 @@ pub struct Examiner {
     last_ms: i64,
     /// When a sample of the hour was compared.
     sampled_ms: i64,
+    /// Whether that was a list that shows a change.
+    was_change: bool,
     /// When a row that differed asked for a whole pass.
     passed: Option<Monotonic>,
 }
@@ -112,7 +114,7 @@ impl Examiner {
     pub fn new(shared: MirrorContext, audits: Audits) -> Self {
         let last_ms = shared.clock.now_wall().as_millis();
         let turn = rand::random_range(0..1 << 20);
-        Self { shared, audits, audits_only: false, turn, last_ms, sampled_ms: last_ms, passed: None }
+        Self { shared, audits, audits_only: false, turn, last_ms, sampled_ms: last_ms, was_change: false, passed: None }
     }
 
     /// Has it make audits, and nothing else.
@@ -180,7 +182,13 @@ impl Examiner {
                     return Ok(Some(wait.min(Duration::from_millis(sample_ms.unsigned_abs()))));
                 }
                 self.sampled_ms = now_ms;
-                self.sample().await;
+                // What filters select may lag behind a change, as where an index of the origin is made at night.
+                let change = if self.was_change { None } else { self.shared.verdicts.take_change() };
+                self.was_change = change.is_some();
+                match change {
+                    Some(shape) => self.ask(&newest, vec![shape], false).await?,
+                    None => self.sample().await,
+                }
             }
         }
         Ok(None)
@@ -197,7 +205,8 @@ impl Examiner {
                 self.try_terms(&of, shape, entry.again.as_deref(), class).await?;
                 continue;
             }
-            let noted = if first { None } else { self.shared.verdicts.take_noted(shape) };
+            let is_free = !first && entry.again.is_none();
+            let noted = if is_free { self.shared.verdicts.take_noted(shape) } else { None };
             let differed = table.differed(shape);
             let now_ms = self.shared.clock.now_wall().as_millis();
             let beside = shape.row().and_then(|row| open::beside(row, entry.turn));

@@ -66,7 +66,7 @@ use super::copies::{Copies, CopyError};
 use super::{MirrorContext, pass};
 
 use inconsistent_pages::Contradictions;
-use publish::{ShrinkGuard, changed, has_missed};
+use publish::{ShrinkGuard, changed, has_missed, lists_of};
 use refresh::Questions;
 use schedule::{DisagreementCost, Doing, Failure, MirrorStep, Next, Schedule, ScheduleFacts, TaskPurpose, Work};
 use terms::TermEvidence;
@@ -315,11 +315,14 @@ impl Mirror {
             && before.as_ref().is_none_or(|before| before.dataset.id != newest.dataset.id)
         {
             let (before, after, cache_ttl) = (before.clone(), newest.clone(), self.copies.cache_ttl());
+            let verdicts = self.questions.verdicts.clone();
             let changed = move || {
                 let changed = before.as_ref().map(|before| changed(&before.dataset, &after.dataset));
                 let both = before.zip(changed.as_deref());
-                let has_missed =
-                    both.is_some_and(|(before, changed)| has_missed(&before, &after.dataset, changed, cache_ttl));
+                let has_missed = both.is_some_and(|(before, changed)| {
+                    verdicts.note_changes(lists_of(&before.dataset, &after.dataset, changed));
+                    has_missed(&before, &after.dataset, changed, cache_ttl)
+                });
                 Ok((changed, has_missed))
             };
             let (changed, has_missed) = blocking(changed).await.unwrap_or_default();

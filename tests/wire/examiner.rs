@@ -2,15 +2,24 @@
 //! mirrored data exists.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
-use sample_origin::{Cdn, Combine, ItemOrder, ListStyle, Origin, Quirk, Reading, Since, Slugs, Switches, World};
+use async_trait::async_trait;
+use http::Response;
+use sample_origin::{
+    Asked, Body, Cdn, Combine, FaultRule, ItemOrder, ListStyle, Mishap, Origin, Quirk, Reading, Since, Slugs, Switches,
+    World,
+};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomies_are_the_origins};
 use crate::gap::Desk;
 use crate::harness::virtually::{origin, origin_with};
 use crate::harness::{Server, Setup, each, edit, quiet, wait_until};
+use crate::origin_faults::answers;
 
 const LIST: &str = "/api/listings.json";
 
@@ -51,6 +60,55 @@ fn ordinary(origin: &Origin) -> Vec<String> {
         }
         queries
     })
+}
+
+/// Lists with a term still have this listing as it was: their index is made at night.
+#[derive(Debug)]
+struct OldUnderTerms(u64, String);
+
+/// Where a listing stands in a list.
+fn place_of(id: u64, list: &str) -> Option<Range<usize>> {
+    let at = list.find(&format!("\"id\":{id},"))?;
+    Some(list[..at].rfind('{')?..at + list[at..].find('}')? + 1)
+}
+
+#[async_trait]
+impl Mishap for OldUnderTerms {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let has_term = ["sport=", "state=", "city="].iter().any(|filter| asked.target.contains(filter));
+        let old = |right: bytes::Bytes| {
+            let mut list = String::from_utf8(right.to_vec()).unwrap();
+            if let Some(place) = place_of(self.0, &list).filter(|_| has_term) {
+                list.replace_range(place, &self.1);
+            }
+            list
+        };
+        Ok(answers::rewritten(asked.right().await, old).await)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_lags_behind_a_change_is_found() {
+    let origin = origin_with(600, Switches { gzip: false, ..Switches::default() }).await;
+    let server = examined(&origin).await;
+    let (_, list) = origin.expected_text(&format!("{LIST}?per_page=100&page=3"));
+    let id = origin.expected(&format!("{LIST}?per_page=100&page=3")).1["items"][42]["id"].as_u64().unwrap();
+    let old = OldUnderTerms(id, list[place_of(id, &list).unwrap()].to_owned());
+    origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, old)]);
+    let before = server.snapshot().await;
+    origin.edit(|world| assert!(world.touch(id)));
+    server.refresh().await;
+    wait_until("the change is followed", || async { server.snapshot().await != before }).await;
+    // No client asks for such lists meanwhile.
+    sleep(Duration::from_secs(4 * 3600)).await;
+    let (sport, state, city) = origin.world(|world| {
+        let (sport, state, city) = world.slugs_of(id).unwrap();
+        (sport.to_owned(), state, city.to_owned())
+    });
+    for filter in [format!("sport={sport}"), format!("state={state}"), format!("city={city}")] {
+        let list = server.ok(&format!("{LIST}?{filter}")).await;
+        assert!(!list.the("cache-status").contains("; hit"), "{filter} {list:?}");
+    }
 }
 
 /// A mirror that has examined its origin, and has lists alone.

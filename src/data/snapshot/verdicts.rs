@@ -36,6 +36,8 @@ struct VerdictState {
     seconds: Seconds,
     /// The last query of a client in each shape that was answered from the snapshot.
     noted: Mutex<BTreeMap<Shape, ListQuery>>,
+    /// Lists that show what has changed, the latest last.
+    changes: Mutex<Vec<ListQuery>>,
 }
 
 /// What the snapshot may not answer.
@@ -92,6 +94,26 @@ impl Verdicts {
         {
             noted.insert(Shape::of(query), query.clone());
         }
+    }
+
+    /// Notes lists that show what has changed: the examiner may ask them.
+    pub(crate) fn note_changes(&self, mut lists: Vec<ListQuery>) {
+        const MOST: usize = 12;
+        let mut changes = self.0.changes.lock();
+        changes.append(&mut lists);
+        let forgotten = changes.len().saturating_sub(MOST);
+        changes.drain(..forgotten);
+    }
+
+    /// Notes the next of these in the place of what a client asked; returns its shape, which has nothing to be asked again.
+    pub(crate) fn take_change(&self) -> Option<Shape> {
+        let table = self.table();
+        let mut changes = self.0.changes.lock();
+        let at = changes.iter().rposition(|list| table.entry(Shape::of(list)).due_ms == 0)?;
+        let list = changes.remove(at);
+        let shape = Shape::of(&list);
+        self.0.noted.lock().insert(shape, list);
+        Some(shape)
     }
 
     /// What a client asked last in a shape, once.

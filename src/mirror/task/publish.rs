@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::hash::ContentHash;
-use crate::api::listing::Venue;
+use crate::api::listing::{ListingId, Venue};
+use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::{Monotonic, WallTime};
 use crate::data::snapshot::dataset::Dataset;
@@ -300,6 +301,30 @@ pub(super) fn changed(before: &Dataset, after: &Dataset) -> Vec<ChangedPart> {
         (known != next).then_some((ContentPart::Taxonomy(kind), known, next))
     });
     listings.take(Flips::MOST).chain(taxonomies).collect()
+}
+
+/// Lists with a term that show some of the changes; of what was moved or removed, those that it has left.
+pub(super) fn lists_of(before: &Dataset, after: &Dataset, changed: &[ChangedPart]) -> Vec<ListQuery> {
+    const MOST: usize = 4;
+    let ids = changed.iter().filter_map(|(part, ..)| match part {
+        ContentPart::Listing(id) => Some(*id),
+        ContentPart::Taxonomy(_) => None,
+    });
+    let list = |id: ListingId, kind: TaxonomyKind| {
+        let term_of = |of: &Dataset| {
+            let at = of.position(id)?;
+            let (slug, listings) = of.known_terms(kind).find(|(_, listings)| listings.contains(at))?;
+            Some((slug.to_owned(), listings.range_cardinality(..at)))
+        };
+        let (was, is) = (term_of(before), term_of(after));
+        let stays = was.as_ref().map(|(slug, _)| slug) == is.as_ref().map(|(slug, _)| slug);
+        let (slug, rank) = if stays { is? } else { was.or(is)? };
+        let query = ListQuery::largest_pages().with_term(kind, &slug);
+        let last = query.total_pages(after.find(&query).ok()?.total).max(1);
+        Some(query.with_page((rank / pass::PAGE_SIZE + 1).min(last)))
+    };
+    let some = ids.clone().step_by((ids.count() / MOST).max(1)).take(MOST);
+    some.flat_map(|id| TaxonomyKind::ALL.into_iter().filter_map(move |kind| list(id, kind))).collect()
 }
 
 /// Whether `before` lacks a change that is older than the instant for which it was confirmed, but not older than a cache can

@@ -32,7 +32,7 @@ const REFUSED: [u16; 3] = [400, 414, 422];
 /// Puts the five questions of a refresh in a way that the origin understands.
 pub(super) struct Questions {
     copies: Copies,
-    verdicts: Verdicts,
+    pub(super) verdicts: Verdicts,
     pub(super) shape: ProbeShape,
     /// When the shape was last changed, in milliseconds of our clock: it is tried again a day later.
     changed_ms: i64,

@@ -143,6 +143,8 @@ pub(crate) struct Table {
     pub(crate) asked: u32,
     /// Whether the first examples are done with.
     pub(crate) is_opened: bool,
+    /// When every shape was asked because one differed that had been confirmed.
+    widened_ms: i64,
     entries: BTreeMap<Shape, VerdictEntry>,
     terms: BTreeMap<TermName, DoubtfulTerm>,
 }
@@ -473,10 +475,25 @@ impl Table {
         }
         (entry.asked_ms, entry.tries, entry.aged) = (now_ms, 0, 0);
         let state = entry.state;
+        let was_confirmed = entry.confirmed_ms > 0;
         if state == State::Disproved && before != state && self.is_opened {
             self.ask_parts(shape, path, now_ms);
+            if was_confirmed && !(self.widened_ms..self.widened_ms + DAY_MS).contains(&now_ms) {
+                self.widened_ms = now_ms;
+                self.ask_all(now_ms);
+            }
         }
         state
+    }
+
+    /// Has every shape asked: the origin has changed.
+    fn ask_all(&mut self, now_ms: i64) {
+        for shape in Shape::all() {
+            let entry = self.entries.entry(shape).or_default();
+            if !entry.is_in_doubt() && entry.due_ms == 0 {
+                entry.due_ms = now_ms;
+            }
+        }
     }
 
     /// The first examples are done with. What differed in one of them may differ in its parts, too, whose own examples did not
