@@ -59,7 +59,10 @@ named! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Meaning {
+    /// No listings; the total of a list stays on a page beyond its last.
     Empty,
+    /// Of such a page: no listings, and a total of 0, as where a database counts rows beside them.
+    Nothing,
     /// As the nearest number that is valid.
     Clamped,
     Absent,
@@ -78,6 +81,7 @@ impl Meaning {
     pub(crate) fn told(self) -> String {
         match self {
             Self::Empty => "an empty list".to_owned(),
+            Self::Nothing => "an empty list with a total of 0".to_owned(),
             Self::Clamped => "clamped".to_owned(),
             Self::Absent => "as if absent".to_owned(),
             Self::Refused(status) => format!("refused with {status}"),

@@ -105,8 +105,10 @@ fn personalities() -> Vec<(&'static str, Switches, Vec<&'static str>)> {
         beyond: BeyondLast::NotFound,
         ..Edges::default()
     };
+    let counting = Edges { beyond: BeyondLast::NoTotal, ..Edges::default() };
     vec![
         ("documented", switches("documented"), vec!["repeated-number", "repeated-filter"]),
+        ("counting", Switches { edges: counting, ..Switches::default() }, vec!["repeated-number", "repeated-filter"]),
         ("strict", switches("strict"), vec![]),
         ("html", switches("html"), vec![]),
         ("lenient", switches("lenient"), vec!["per-page-over", "repeated-number", "repeated-filter"]),

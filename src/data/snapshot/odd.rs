@@ -64,6 +64,11 @@ pub(crate) fn apply(
     let value = odd.values.first().map(|value| &**value);
     let empty = match (meaning, odd.parameter) {
         (Meaning::Refused(_), _) => return None,
+        (Meaning::Nothing, parameter) if matches!(odd.how, How::Next | How::Beyond) => {
+            put(&mut query, parameter, value?).ok()?;
+            Empty::List
+        }
+        (Meaning::Nothing, _) => return None,
         (Meaning::Absent, "page") => {
             query.page = 1;
             Empty::No
@@ -156,7 +161,10 @@ pub(crate) fn of_empty(
         None => rest.page = 1,
     }
     Some(match apply(meaning, &rest, odd, dataset, page_size) {
-        Some(applied) if applied.query == *query && odds.len() == 1 => Decision::AsAsked,
+        Some(applied) if applied.query == *query && odds.len() == 1 => match applied.empty {
+            Empty::No => Decision::AsAsked,
+            Empty::Page | Empty::List => Decision::List(applied),
+        },
         Some(applied) if applied.query != *query && looked_up(dataset, &applied.query, now).is_empty() => {
             Decision::List(applied)
         }

@@ -152,7 +152,7 @@ impl OpenCase {
             of == total && is_size && ours.iter().map(|item| item.id).eq(items.iter().map(|item| item.id))
         };
         let mut allowed: Vec<Meaning> = Vec::new();
-        for meaning in [self.row.table(), Meaning::Empty, Meaning::Clamped, Meaning::Absent] {
+        for meaning in [self.row.table(), Meaning::Empty, Meaning::Nothing, Meaning::Clamped, Meaning::Absent] {
             if !allowed.contains(&meaning) && explains(&meaning) {
                 allowed.push(meaning);
             }

@@ -55,6 +55,8 @@ pub enum BeyondLast {
     Empty,
     /// It is answered 404.
     NotFound,
+    /// Nothing, with a total of 0: rows are counted beside those of the page.
+    NoTotal,
     /// The last page.
     LastPage,
 }

@@ -44,12 +44,13 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     if is_empty && quirk == Some(Quirk::FallsBack) {
         query = query.first_alone();
     }
-    let (mut venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
+    let (mut venues, mut total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
     let last = total.div_ceil(per_page).max(1);
     if page > last {
         let ends = quirk == Some(Quirk::EndsFiltered) && is_filtered;
         match edges.beyond {
             BeyondLast::Empty if !ends => {}
+            BeyondLast::NoTotal => total = 0,
             BeyondLast::Empty | BeyondLast::NotFound => {
                 return context.error(404, &format!("page '{page}' is beyond the last one"));
             }
