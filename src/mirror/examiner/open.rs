@@ -3,7 +3,6 @@
 //! Pure. Callers: [`super`].
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use crate::api::form::ListForm;
 use crate::api::listing::Summary;
@@ -14,6 +13,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::data::snapshot::dataset::{Dataset, Found};
 use crate::data::snapshot::membership::Positions;
 use crate::data::snapshot::odd::apply;
+use crate::data::snapshot::verdicts::table::DAY_MS;
 
 use super::compare::are_ours;
 
@@ -26,8 +26,8 @@ pub(super) const TURNS: u16 = 2;
 /// The filter beside which the example of this turn is asked; `None`: of the unfiltered list. Where a filter selects, the
 /// origin may mean something else.
 pub(super) fn beside(row: Row, turn: u16) -> Option<Shape> {
-    let of_dates = (turn / 2 + row as u16) % 2 == 1;
-    let raw = if of_dates { "modified_since=2000-01-01" } else { "sport=a" };
+    let some = ["sport=a", "modified_since=2000-01-01", "city=a"];
+    let raw = some[usize::from(turn / 2 + row as u16) % some.len()];
     let shape = Shape::of(&query::Parameters::parse(raw).ok()?.list);
     (turn % 2 == 1).then_some(shape)
 }
@@ -58,11 +58,13 @@ impl OpenCase {
     ) -> Option<Self> {
         let second = turn % 2 == 1;
         let pick = |values: [&'static str; 2]| values[usize::from(second)];
+        let empty_filter = [TaxonomyKind::Sports, TaxonomyKind::Cities, TaxonomyKind::States][usize::from(turn % 3)];
         let mut bare = ListQuery { per_page: form.page_size, ..filtered.unwrap_or_default().with_page(1) };
         match row {
             Row::SinceMalformed | Row::SinceFuture | Row::EmptySince => bare.modified_since = None,
             Row::UnknownSport => bare.slugs[TaxonomyKind::Sports.index()] = None,
-            Row::EmptyFilter if turn % 3 == 0 => bare.slugs[TaxonomyKind::Sports.index()] = None,
+            Row::UnknownCity => bare.slugs[TaxonomyKind::Cities.index()] = None,
+            Row::EmptyFilter => bare.slugs[empty_filter.index()] = None,
             _ => {}
         }
         let total = dataset.find(&bare).ok()?.total;
@@ -76,13 +78,14 @@ impl OpenCase {
         let (rest, odd) = match row {
             Row::PageNext => one(&sized, "page", How::Next, &(sized.total_pages(total).max(1) + 1).to_string()),
             Row::PageBeyond => {
-                let beyond = sized.total_pages(total) + if second { 70_417 } else { 1_003 };
+                // An origin may show a window of its results alone.
+                let beyond = sized.total_pages(total) + if second { 70_417 } else { 2 };
                 one(&sized, "page", How::Beyond, &beyond.to_string())
             }
             Row::PageZero => one(&sized, "page", How::Zero, "0"),
             Row::PageNegative => one(&sized, "page", How::Negative, pick(["-1", "-80923"])),
             Row::PageWord => one(&sized, "page", How::Word, pick(WORDS)),
-            Row::PerPageOver => one(&paged, "per_page", How::Over, pick(["101", "250"])),
+            Row::PerPageOver => one(&paged, "per_page", How::Over, pick(["101", "1000000"])),
             Row::PerPageZero => one(&paged, "per_page", How::Zero, "0"),
             Row::PerPageNegative => one(&paged, "per_page", How::Negative, pick(["-1", "-90821"])),
             Row::PerPageWord => one(&paged, "per_page", How::Word, pick(WORDS)),
@@ -93,17 +96,17 @@ impl OpenCase {
                 many(&sized, kind.parameter(), How::Repeated, &two_terms(kind, dataset)?)
             }
             Row::SinceMalformed => one(&sized, "modified_since", How::Malformed, pick(WORDS)),
-            // Once next year, once too late for some clocks.
+            // Once within two days, as a clock may be wrong, once too late for some clocks.
             Row::SinceFuture if second => {
-                let year = Timestamp::from_millisecond(now_ms).ok()?.to_zoned(TimeZone::UTC).year();
-                one(&sized, "modified_since", How::Future, &format!("{}-06-05", year + 1))
+                let day = Timestamp::from_millisecond(now_ms.checked_add(2 * DAY_MS)?).ok()?;
+                one(&sized, "modified_since", How::Future, &day.strftime("%F").to_string())
             }
             Row::SinceFuture => one(&sized, "modified_since", How::Future, "2999-01-01"),
             Row::UnknownSport => no_term(&sized, TaxonomyKind::Sports, second, dataset),
             Row::UnknownState => no_term(&sized, TaxonomyKind::States, second, dataset),
             Row::UnknownCity => no_term(&sized, TaxonomyKind::Cities, second, dataset),
             Row::EmptyNumber => many(&paged, pick(["page", "per_page"]), How::Empty, &[]),
-            Row::EmptyFilter => many(&sized, ["sport", "city", "state"][usize::from(turn % 3)], How::Empty, &[]),
+            Row::EmptyFilter => many(&sized, empty_filter.parameter(), How::Empty, &[]),
             Row::EmptySince => many(&sized, "modified_since", How::Empty, &[]),
             Row::IdWord => {
                 return Some(Self { path: format!("/api/listings/{}.json", pick(WORDS)), row, list: None });
