@@ -7,7 +7,7 @@
 //! Not here: acting on the configuration ([`crate::server`] does), reading certificates, opening sockets. Callers: the
 //! command line, at the start and at each reload; other rooms read [`Settings`].
 
-mod address;
+pub(crate) mod address;
 mod checks;
 mod declaration;
 mod errors;

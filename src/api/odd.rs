@@ -386,14 +386,16 @@ pub(crate) fn is_word(value: &str) -> bool {
     !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_meant()
 }
 
-/// A slug without case, accents and white space around it.
+/// A slug without case, accents and white space around it; white space, `_` and `.` in it are `-`, as where a name is given
+/// in the place of a slug.
 pub(crate) fn folded(slug: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase() && !byte.is_ascii_whitespace();
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     if slug.bytes().all(is_plain) {
         return Cow::Borrowed(slug);
     }
-    let letters = slug.trim().chars().flat_map(char::to_lowercase).nfd();
-    Cow::Owned(letters.filter(|letter| !is_combining_mark(*letter)).collect())
+    let letters = slug.trim().chars().flat_map(char::to_lowercase).nfd().filter(|letter| !is_combining_mark(*letter));
+    let is_gap = |letter: char| letter.is_whitespace() || matches!(letter, '_' | '.');
+    Cow::Owned(letters.map(|letter| if is_gap(letter) { '-' } else { letter }).collect())
 }
 
 #[cfg(test)]
@@ -515,21 +517,22 @@ mod tests {
     }
 
     #[test]
-    fn slugs_that_differ_in_case_accents_or_white_space_around_them_fold_to_one() {
+    fn slugs_that_differ_in_case_accents_or_white_space_fold_to_one() {
         for (slug, plain) in [
             ("golf", "golf"),
             ("Golf", "golf"),
             ("TEXAS", "texas"),
             ("austin ", "austin"),
             ("\u{a0}austin", "austin"),
-            ("New York", "new york"),
+            ("New York", "new-york"),
             ("São-Paulo", "sao-paulo"),
             ("sa\u{303}o-paulo", "sao-paulo"),
             ("CAÑON", "canon"),
         ] {
             assert_eq!(folded(slug), plain, "{slug}");
         }
-        assert_ne!(folded("new-york"), folded("new york"));
+        assert_eq!(folded("new_york"), folded("new york"));
+        assert_ne!(folded("newyork"), folded("new york"));
     }
 
     #[test]

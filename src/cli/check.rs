@@ -35,6 +35,7 @@ impl Check {
         let sources = Sources { config: self.file.or(config), sets }.told();
         let mut examined = examine_to_serve(&sources);
         check_publisher(&mut examined);
+        check_places(&mut examined);
         let finished = examined.finish();
         if self.json {
             let findings = |all: &mut dyn Iterator<Item = &ConfigIssue>| all.map(shown).collect::<Vec<_>>();
@@ -73,6 +74,20 @@ impl Check {
 fn shown(issue: &ConfigIssue) -> Value {
     let place = issue.source().to_string();
     json!({ "key": issue.key(), "place": place.trim_end_matches(": "), "problem": issue.problem() })
+}
+
+/// What a server finds out when it starts: whether it can have its files where they are wanted.
+fn check_places(examined: &mut Examined) {
+    if let Err(error) = DataDir::expect_readable(&examined.config.data_dir.clone()) {
+        examined.fail("data_dir", &format!("cannot be used: {error}"));
+    }
+    let Some(file) = examined.config.access.file.clone() else { return };
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        examined.fail("log.access_file", &format!("there is no directory {}: make it", directory.display()));
+    } else if file.is_dir() {
+        examined.fail("log.access_file", &"is a directory: name a file");
+    }
 }
 
 /// What a server finds out only when it publishes: whether it can sign.

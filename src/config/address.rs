@@ -138,7 +138,7 @@ pub(super) fn is_loopback(host: &str) -> bool {
 }
 
 /// A URL without the part before its last `@`, which may be a password.
-pub(super) fn masked(text: &str) -> String {
+pub(crate) fn masked(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + 3);
     match text.rfind('@').filter(|at| *at >= start) {
         Some(at) => format!("{}***{}", &text[..start], &text[at..]),

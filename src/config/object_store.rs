@@ -128,6 +128,12 @@ impl ObjectStoreUrl {
         if key == USERNAME && value.contains(':') {
             return Some("the value (not shown) has a colon, which no user name can have".to_owned());
         }
+        let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
+        if Url::parse(value).as_ref().is_ok_and(has_user) {
+            return Some(
+                "the value (not shown) is a URL with a user name or a password: give these as options".to_owned(),
+            );
+        }
         let name = ["aws_", "google_", "azure_"].into_iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
         let client = name.parse::<ClientConfigKey>().ok()?;
         if let Some((_, instead)) = UNSUPPORTED.into_iter().find(|(key, _)| *key == client) {
@@ -305,6 +311,14 @@ mod tests {
             let refused = ObjectStoreUrl::parse(text, StorePurpose::Publish).err().unwrap_or_else(|| panic!("{text}"));
             assert!(!refused.contains("hunter2"), "{refused}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_has_no_password_in_it() {
+        let store = ObjectStoreUrl::parse("s3://b/x", StorePurpose::Publish).unwrap();
+        assert_eq!(store.mistake("aws_endpoint", "http://127.0.0.1:9000"), None);
+        let mistake = store.mistake("aws_endpoint", "http://me:hunter2@127.0.0.1:9000").unwrap();
+        assert!(mistake.contains("user name") && !mistake.contains("hunter2"), "{mistake}");
     }
 
     #[test]

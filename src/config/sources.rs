@@ -74,10 +74,11 @@ impl Node {
         }
     }
 
-    /// The keys of a table; an error shows what it is instead.
+    /// The keys of a table; an error says what it is instead, but shows no text: it may be a secret.
     pub(super) fn into_table(self) -> Result<Table, String> {
         match self.value {
             Raw::Table(table) => Ok(table),
+            Raw::String => Err("a text (not shown)".to_owned()),
             _ => Err(self.shown()),
         }
     }

@@ -137,9 +137,10 @@ impl Store {
         let path = self.path();
         // What is open stays readable and writable without its name: nothing else tells.
         let is_gone = fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-        let gone = is_gone.then(|| {
+        let is_replaced = path.parent().is_some_and(|directory| directory.exists() && !self.lock.is_in(directory));
+        let gone = (is_gone || is_replaced).then(|| {
             let text = format!(
-                "{} was removed or moved while the server runs: its data ends with this process",
+                "{} was removed, moved or replaced while the server runs: its data ends with this process",
                 path.display()
             );
             Finding::new(Kind::DiskFails, text).todo(GONE)

@@ -43,6 +43,9 @@ use plan::{Chain, FULL_EVERY_MS, Facts, NextWrite, Offer, PAUSE_MS, SHORT_PAUSE_
 use status::{PublishError, PublishFacts, PublishStatus};
 use write::{InStore, Rival};
 
+/// After a failure the objects are checked again, but not sooner than this after the last check.
+const CHECK_AGAIN: Duration = Duration::from_secs(60);
+
 /// How often the task looks whether details have arrived, objects must be checked, or a full bundle is due.
 /// A new snapshot wakes it at once.
 const LOOK: Duration = Duration::from_secs(1);
@@ -327,9 +330,11 @@ impl Publisher {
             })
     }
 
-    fn fail(&self, error: &PublishError, pause: Duration) {
+    fn fail(&mut self, error: &PublishError, pause: Duration) {
         self.status.lock().lacks(self.clock.now_mono());
         tracing::debug!(%error, ?pause, "publishing fails");
+        // What the store has lost beside it is looked for once it answers again.
+        self.checks.at.take_if(|at| at.elapsed() >= CHECK_AGAIN || matches!(error, PublishError::Unkept(_)));
         self.status.lock().failed(error.as_str(), error.finding(&self.whose.url));
     }
 }

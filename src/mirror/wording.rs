@@ -192,12 +192,12 @@ fn items<'a>(fields: &[Field<'a>]) -> impl Iterator<Item = (ListingId, &'a str)>
 /// How many listings of a page have other values although nothing on it was modified, added, moved or removed; `None`:
 /// something was.
 pub(super) fn unmodified(before: &[u8], after: &[u8]) -> Option<u64> {
-    let [before, after] = [before, after].map(|body| std::str::from_utf8(body).ok());
-    let [before, after] = [json::fields(before?).ok()?, json::fields(after?).ok()?];
-    let [before, after] = [&before, &after].map(|fields| items(fields).collect::<Vec<_>>());
     fn decisive<'a>((id, raw): &(ListingId, &'a str)) -> (ListingId, [Picked<'a>; 1]) {
         (*id, json::pick(raw, &["modified"]).unwrap_or_default())
     }
+    let [before, after] = [before, after].map(|body| std::str::from_utf8(body).ok());
+    let [before, after] = [json::fields(before?).ok()?, json::fields(after?).ok()?];
+    let [before, after] = [&before, &after].map(|fields| items(fields).collect::<Vec<_>>());
     let differ = before.iter().zip(&after).filter(|(before, after)| !values::same(before.1, after.1)).count();
     let is_unmodified = before.iter().map(decisive).eq(after.iter().map(decisive));
     (is_unmodified && differ > 0).then_some(differ as u64)

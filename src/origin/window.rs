@@ -115,11 +115,13 @@ impl Window {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// When a request has its slot, if so many others go before it: exact where the answers are known that free a slot,
-    /// else by the pace of the window.
-    pub(crate) fn free_after(&mut self, before: usize, now: Monotonic) -> Monotonic {
+    /// When a request of this class has its slot, if so many others go before it: exact where the answers are known that
+    /// free a slot, else by the pace of the window. What a refresh frees is kept for the next one.
+    pub(crate) fn free_after(&mut self, class: Class, before: usize, now: Monotonic) -> Monotonic {
         self.expire(now);
-        let ends = self.ends.iter().map(|(until, _)| *until);
+        let of_refresh = |index: &usize| matches!(self.slots[*index], Slot::Until(_, Class::Refresh));
+        let is_kept = |index: &usize| class != Class::Refresh && of_refresh(index);
+        let ends = self.ends.iter().filter(|(_, index)| !is_kept(index)).map(|(until, _)| *until);
         turn(before, self.free.len(), ends, self.limit(), now)
     }
 
@@ -178,6 +180,18 @@ mod tests {
         assert_eq!(window.take(Class::Crawl, at(1060)), None);
         assert_eq!(window.next_free(at(1000)), Some(at(1000).plus(SPAN)));
         assert!(window.take(Class::Crawl, at(1061)).is_some());
+    }
+
+    #[test]
+    fn what_a_refresh_frees_is_for_the_next_refresh_alone() {
+        let at = Monotonic::from_seconds;
+        let mut window = Window::new(2);
+        for (class, second) in [(Class::Refresh, 0), (Class::Client, 30)] {
+            let slot = window.take(class, at(second)).unwrap();
+            window.answered(slot, at(second), true);
+        }
+        assert_eq!(window.free_after(Class::Client, 0, at(30)), at(30).plus(SPAN));
+        assert_eq!(window.free_after(Class::Refresh, 0, at(30)), at(0).plus(SPAN));
     }
 
     proptest! {

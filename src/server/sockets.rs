@@ -157,7 +157,20 @@ impl PassedSockets {
         self.0 = others;
         let replaces_all = mine.iter().any(|passed| passed.is_named);
         let mut sockets: Vec<Bound> = mine.into_iter().map(|passed| passed.socket).collect();
-        if !replaces_all {
+        if replaces_all {
+            let default = Config::default();
+            let is_set = |address: &&SocketAddr| !default.listen.contains(address) && default.admin.listen != **address;
+            let has_it = |address: &&SocketAddr| sockets.iter().any(|socket| socket.address == **address);
+            for address in addresses.iter().filter(is_set).filter(|address| !has_it(address)) {
+                let passed: Vec<String> = sockets.iter().map(|socket| socket.address.to_string()).collect();
+                tracing::warn!(
+                    "{address} of {} has no effect: the service manager passed its own sockets, on {}; change \
+                     ListenStream= in the socket unit instead (`systemctl edit grandstand.socket`)",
+                    kind.key(),
+                    passed.join(", ")
+                );
+            }
+        } else {
             for address in addresses {
                 let is_v4 = |other: &SocketAddr| other.ip().to_canonical().is_ipv4();
                 let shares =

@@ -60,13 +60,13 @@ macro_rules! kinds {
 kinds! {
     /// The data directory has no room.
     DiskFull "disk-full" Yes
-        "Make room on that disk. Stored data is served; the server tries again by itself.";
+        "Make room on that disk. Stored data is served; the server tries again.";
     /// The data directory or its file system is read-only.
     DiskReadOnly "disk-read-only" Yes
-        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. Stored data is served; the server tries again by itself.";
+        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. Stored data is served; the server tries again.";
     /// Reading or writing the data directory fails in another way.
     DiskFails "disk-fails" Yes
-        "Check that disk (`dmesg`, `smartctl`). Stored data is served; the server tries again by itself.";
+        "Check that disk (`dmesg`, `smartctl`). Stored data is served; the server tries again.";
     /// Work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped.
     ThreadsFew "no-threads" No
         "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 for what was dropped.";
@@ -126,7 +126,7 @@ kinds! {
         "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a `max-age`, or run a mirror (mirror.enabled = true).";
     /// The publisher cannot bring the object store up to date.
     PublishFails "publish-fails" No
-        "Check what it names. The server keeps trying; its own clients notice nothing, those of the replicas get older data.";
+        "Check what it names. The server keeps trying; clients of the replicas get older data.";
     /// Another publisher has written a later head to this publisher's place.
     PublishRival "publish-rival" No
         "Stop one of the two publishers, or give each a prefix of its own (publish.url). This one writes nothing until that head is ten minutes old, or until it is restarted.";
@@ -144,7 +144,7 @@ kinds! {
         "Restart the server when it suits you.";
     /// The socket `admin.sock`, by which commands find this server, could not be made in the data directory.
     SocketMissing "no-admin-socket" No
-        "Commands on this machine use admin.listen (or --admin) until then; the server tries again every few seconds. If the path is too long, or the file system has no sockets, set another data_dir.";
+        "Commands on this machine use admin.listen (or --admin) until then; the server tries again. If the path is too long, or the file system has no sockets, set another data_dir.";
     /// New files of tls.cert and tls.key cannot be used, so that the certificate before stays.
     CertificateFiles "certificate-files" No
         "Replace the files. They are read again within seconds.";
@@ -174,7 +174,7 @@ kinds! {
         "Nothing: this server's lists have that form, too. Fields that depend on the filters are missing in filtered lists.";
     /// The store was damaged and was repaired within the last day.
     StoreRepaired "store-repaired" No
-        "Check the disk (`dmesg`, `smartctl`) and the memory: files do not break by themselves. What was lost is fetched again.";
+        "Check the disk (`dmesg`, `smartctl`) and the memory. What was lost is fetched again.";
     /// Lines of the log or the access log were lost within the last ten minutes.
     LinesLost "log-lines-lost" No
         "Check what reads standard error, log.access_file and its disk. Requests are answered all the same.";

@@ -194,6 +194,9 @@ async fn passed_sockets_take_the_place_of_the_addresses_of_their_kind() {
         Setup::offline().set("listen", r#"["192.0.2.1:1"]"#).set("admin.listen", "192.0.2.1:2").without("public_url");
     let server = with_sockets(setup, &sockets).start().await;
     assert_eq!((server.public, server.admin), (sockets.address(0), sockets.address(1)));
+    for told in ["192.0.2.1:1 of listen has no effect", "192.0.2.1:2 of admin.listen has no effect"] {
+        assert!(server.process.said().contains(told), "{}", server.process.said());
+    }
     let status = server.status().await;
     assert_eq!(status["listen"], serde_json::json!([sockets.address(0), sockets.address(2)]));
     for index in [0, 2] {

@@ -77,6 +77,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("admin.token", "\"two words\"", "the value (not shown) is not a token"),
     ("tls.cert", "\"c.pem\"", "tls.listen: is missing"),
     ("tls.listen", "[]", "is empty"),
+    ("publish.options", "\"{aws_secret_access_key=hunter2}\"", "a text (not shown) is not a table"),
     ("tls", "5", "5 is not a table"),
     ("limits.connections", "0", "0 is not a whole number of connections from 1 to 1000000"),
     ("limits.connections_per_client", "\"many\"", "a whole number of connections"),

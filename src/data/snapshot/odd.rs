@@ -63,12 +63,11 @@ pub(crate) fn apply(
     let mut query = rest.clone();
     let value = odd.values.first().map(|value| &**value);
     let empty = match (meaning, odd.parameter) {
-        (Meaning::Refused(_), _) => return None,
         (Meaning::Nothing, parameter) if matches!(odd.how, How::Next | How::Beyond) => {
             put(&mut query, parameter, value?).ok()?;
             Empty::List
         }
-        (Meaning::Nothing, _) => return None,
+        (Meaning::Refused(_) | Meaning::Nothing, _) => return None,
         (Meaning::Absent, "page") => {
             query.page = 1;
             Empty::No

@@ -43,6 +43,15 @@ pub(crate) struct Lock {
     pub(super) set_aside: AtomicBool,
 }
 
+impl Lock {
+    /// Whether what is locked is what has this directory's name, and was not moved or replaced.
+    pub(super) fn is_in(&self, directory: &Path) -> bool {
+        let identity = |meta: io::Result<fs::Metadata>| meta.ok().map(|meta| (meta.dev(), meta.ino()));
+        let named = [directory.to_owned(), directory.join(LOCK)].map(|path| identity(fs::metadata(path)));
+        self.locked.iter().any(|file| named.contains(&identity(file.metadata())))
+    }
+}
+
 /// Closing the files is not enough: a child process that was just forked has them open, too, until its program starts.
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -110,6 +119,11 @@ impl DataDir {
         // The keeper tries again: without the name, the locks still count.
         let _ = dir.sign();
         Ok(dir)
+    }
+
+    /// Whether the directory is still the one that is locked.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.lock.is_in(&self.path)
     }
 
     /// Fails if this user cannot see what is in the directory. There may be no such directory.

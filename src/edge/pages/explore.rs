@@ -27,7 +27,7 @@ use super::map::{self, Map, map};
 use super::places::{Extent, miles, place, written};
 
 pub(super) use widget::widget;
-use words::{has_unknown_term, left_out, marked, off_map, rating, summary_of, term_name, unknown_terms};
+use words::{has_unknown_term, left_out, marked, off_map, other_places, rating, summary_of, term_name, unknown_terms};
 
 /// So many cities are suggested: those of the state, else the largest. Any other can be written.
 const CITIES: usize = 500;
@@ -125,9 +125,9 @@ pub(super) fn page<'a>(pages: &Pages, facts: &PageFacts<'a>, (query, hits): Aske
         h1 { "Find a venue" }
         (filters(facts, &shown))
         p #summary .summary role="status" { (summary_of(&shown, facts)) }
-        p #hint .notice { (left_out(&shown, &facts.room)) (unknown_terms(&shown, facts)) }
+        p #hint .notice { (left_out(&shown, &facts.room)) (unknown_terms(&shown, facts)) (other_places(&shown, facts)) }
         p #notice .notice role="alert" hidden {}
-        (files(&shown, has_unknown_term(&shown, facts)))
+        (files(&shown, shown.venues.is_empty() || has_unknown_term(&shown, facts)))
         div .explorer .near[query.search.near.is_some()] {
             (drawn(pages, &shown, facts))
             div .results {
@@ -162,15 +162,14 @@ fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>) -> Markup {
         .slug(TaxonomyKind::Cities)
         .map(|slug| facts.room.short(term_name(shown, facts, TaxonomyKind::Cities, slug)));
     let bbox = search.own_filters().find(|(name, _)| *name == "bbox");
-    let is_chosen = list.is_filtered() || near.is_some() || search.order != Order::Usual;
     html! {
         form #filters .filters action="explore" method="get" role="search" aria-label="Find venues" {
             label .words {
                 span { "Name, city or sport" }
                 input #q type="search" name="q" value=[search.text.as_deref()] maxlength=(MOST_CHARACTERS) autocomplete="off" spellcheck="false";
             }
-            // On a phone, venues come before choices that nobody has made.
-            input #more .more type="checkbox" checked[is_chosen];
+            // On a phone, venues come before choices; what is chosen stands above the venues.
+            input #more .more type="checkbox";
             label .toggle for="more" { span .opens { "More choices" } span .closes { "Fewer choices" } }
             (choice(TaxonomyKind::Sports, "Sport", "All sports", (shown, facts)))
             (choice(TaxonomyKind::States, "State", "All states", (shown, facts)))
@@ -313,13 +312,13 @@ fn pager(shown: &Shown<'_>) -> Markup {
     }
 }
 
-/// The shown venues as files. `is_unknown`: there are none, because a term is unknown.
-fn files(shown: &Shown<'_>, is_unknown: bool) -> Markup {
+/// The shown venues as files. `is_empty`: there are none.
+fn files(shown: &Shown<'_>, is_empty: bool) -> Markup {
     let excel = |csv: &str| format!("{csv}{}bom=1", if csv.contains('?') { '&' } else { '?' });
     let file = |kind: DumpKind| shown.query.file(kind.path().trim_start_matches('/'));
     html! {
         p #downloads .small {
-            @if is_unknown {
+            @if is_empty {
                 "Files: there are no venues to save."
             } @else if !shown.ignored.is_empty() {
                 "Files: take out the words that were left out to save these venues as CSV or GeoJSON."

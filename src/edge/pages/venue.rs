@@ -304,7 +304,7 @@ fn value(shown: &Value<'_>, depth: usize, room: &PageRoom) -> Markup {
             Value::Object(fields) => dl .facts {
                 @for (key, own) in fields.iter().filter(|(_, own)| !own.is_empty()) {
                     dt { (title(key).map_or_else(|| room.text(key), Cow::Borrowed)) }
-                    dd { @match instant_in(key, own) { Some(at) => (instant(at)), None => (value(own, depth + 1, room)) } }
+                    dd { @match instant_in(key, own) { Some(at) => (instant(&at)), None => (value(own, depth + 1, room)) } }
                 }
             },
             Value::Array(elements) if elements.iter().all(|own| matches!(own, Value::Literal(_))) => (room.text(&joined(shown))),

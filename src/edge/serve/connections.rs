@@ -225,13 +225,15 @@ impl Connections {
     }
 
     /// Connections that have been idle for so long since their last request close. One that has had none may be in a
-    /// handshake.
+    /// handshake, for twice as long.
     pub(crate) fn close_idle(&self, longer: Duration) {
         let now = self.0.nanoseconds(Instant::now());
-        let is_idle = |since: u64| u128::from(now.saturating_sub(since)) >= longer.as_nanos();
+        let is_idle = |seat: &Seat| {
+            let longer = if seat.asked.load(Ordering::Relaxed) { longer } else { longer * 2 };
+            seat.idle_since().is_some_and(|since| u128::from(now.saturating_sub(since)) >= longer.as_nanos())
+        };
         let table = self.0.table.lock();
-        let asked = table.seats.iter().filter(|(_, seat)| seat.asked.load(Ordering::Relaxed));
-        let idle = asked.filter(|(_, seat)| seat.idle_since().is_some_and(is_idle));
+        let idle = table.seats.iter().filter(|(_, seat)| is_idle(seat));
         idle.for_each(|(_, seat)| seat.leave.notify_one());
     }
 

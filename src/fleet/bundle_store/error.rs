@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use object_store::UpdateVersion;
 
+use crate::config::address::masked;
 use crate::data::store::is_full;
 use crate::protocol::excerpt::Excerpt;
 use crate::words::with_causes;
@@ -151,7 +152,9 @@ impl BundleStoreError {
 /// What an error says, and what caused it: each sentence once, cut.
 fn chain(error: &object_store::Error) -> String {
     let text = with_causes(error);
-    Excerpt(unmarked(&timeless(&text.split_whitespace().collect::<Vec<_>>().join(" ")))).to_string()
+    // An endpoint from the environment may have a password.
+    let words: Vec<String> = text.split_whitespace().map(masked).collect();
+    Excerpt(unmarked(&timeless(&words.join(" ")))).to_string()
 }
 
 /// The text with the document of a server as plain text: code and message of an error in XML, else the words between tags.

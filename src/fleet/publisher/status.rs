@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Monotonic, WallTime};
+use crate::data::bundle::WriteError;
 use crate::data::bundle::signature::SignatureError;
 use crate::data::snapshots::SnapshotsError;
 use crate::data::store::StoreError;
@@ -187,8 +188,10 @@ impl PublishError {
     /// What is wrong. A disk that fails is the same thing, whatever it stops.
     pub(super) fn finding(&self, url: &str) -> Finding {
         let disk = match self {
-            Self::Store(error) => error.finding(),
-            Self::File(error) => StoreError::of_io(&error.kind().into(), TEMPORARY.as_ref(), 0).finding(),
+            Self::Store(error) | Self::Export(SnapshotsError::Store(error)) => error.finding(),
+            Self::File(error) | Self::Export(SnapshotsError::Write(WriteError::Io(error))) => {
+                StoreError::of_io(&error.kind().into(), TEMPORARY.as_ref(), 0).finding()
+            }
             _ => None,
         };
         let fails = || {

@@ -144,7 +144,7 @@ impl FollowError {
     /// What is wrong. A disk that fails is the same thing, whatever it stops.
     pub(super) fn finding(&self) -> Finding {
         let disk = match self {
-            Self::Store(error) => error.finding(),
+            Self::Store(error) | Self::Snapshots(SnapshotsError::Store(error)) => error.finding(),
             Self::Disk { path, source } => StoreError::of_io(&source.kind().into(), path, 0).finding(),
             _ => None,
         };

@@ -181,7 +181,7 @@ impl BudgetState {
         let mut slot_after = |place| {
             self.window.as_mut().map_or(now, |window| {
                 let own = window.free_of_share(Class::Client, share, place, now);
-                window.free_after(place + kept, now).max(own)
+                window.free_after(Class::Client, place + kept, now).max(own)
             })
         };
         let (first, slot) = (slot_after(0), slot_after(place));
@@ -358,7 +358,7 @@ impl BudgetState {
             }
             (class, _) => {
                 let kept_free = if class == Class::Refresh { 0 } else { self.reserve(now) };
-                let slot = self.window.as_mut().map_or(now, |window| window.free_after(kept_free, now));
+                let slot = self.window.as_mut().map_or(now, |window| window.free_after(class, kept_free, now));
                 self.told(slot.max(self.paused_until), now)
             }
         }

@@ -102,7 +102,10 @@ impl AdminSocket {
             let data_dir = self.data_dir.path();
             self.bound.take_if(|bound| !bound.has_its_name(data_dir));
             let Some(bound) = &self.bound else {
-                self.bound = self.state.of(data_dir, bind(data_dir));
+                // A command must not find this server by another directory.
+                if self.data_dir.is_in_place() {
+                    self.bound = self.state.of(data_dir, bind(data_dir));
+                }
                 if self.bound.is_none() {
                     tokio::time::sleep(AGAIN).await;
                 }

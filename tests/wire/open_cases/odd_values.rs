@@ -54,6 +54,12 @@ async fn other_spellings_are_answered_by_the_origin() {
     ];
     are_the_origins(&server, &origin, slugs.map(|query| format!("{LIST}?{query}"))).await;
     assert!(ask(&server, &format!("{LIST}?state=TEXAS")).await.total() > 0);
+    // A name in the place of its slug, too, is the origin's to answer.
+    for name in ["New%20York", "new_york", "N.%20Carolina"] {
+        let before = origin.count();
+        ask(&server, &format!("{LIST}?state={name}")).await;
+        assert_eq!(origin.count() > before, name != "N.%20Carolina", "{name}");
+    }
     for dates in [Dates::Iso, Dates::Documented] {
         let (origin, server) = speaking(|switches| switches.dates = dates).await;
         let dates = ["20250601", "20250601T000000Z", "2025-W22-7", "2025-06-01T00:00", "2026-13-45", "1748736000"];

@@ -129,8 +129,23 @@ fn a_file_that_lost_its_name_is_told_while_it_goes_on_working() {
     std::fs::rename(&path, &elsewhere).unwrap();
     store.put_state("s", b"x").unwrap();
     let told = store.findings();
-    assert!(told.len() == 1 && told[0].unhealthy && told[0].text.contains("was removed or moved"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].unhealthy && told[0].text.contains("was removed, moved or replaced"),
+        "{told:?}"
+    );
     std::fs::rename(&elsewhere, &path).unwrap();
+    assert_eq!(store.findings(), []);
+    // Nor is a copy under the directory's name what the server has open.
+    let away = temp.path().with_extension("away");
+    std::fs::rename(temp.path(), &away).unwrap();
+    std::fs::create_dir(temp.path()).unwrap();
+    for file in ["grandstand.redb", "LOCK"] {
+        std::fs::copy(away.join(file), temp.path().join(file)).unwrap();
+    }
+    let told = store.findings();
+    assert!(told.len() == 1 && told[0].unhealthy && told[0].text.contains("replaced"), "{told:?}");
+    std::fs::remove_dir_all(temp.path()).unwrap();
+    std::fs::rename(&away, temp.path()).unwrap();
     assert_eq!(store.findings(), []);
 }
 

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use crate::api::folding::{each_word, folded};
 use crate::api::listing::Venue;
+use crate::api::query::finder::FinderQuery;
 use crate::api::query::search::PER_DEGREE;
 use crate::api::taxonomy::TaxonomyKind;
 
@@ -127,6 +128,26 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
                 }
                 "? "
             }
+        }
+    }
+}
+
+/// Links to other cities with the name of the place.
+pub(super) fn other_places(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
+    let Some(place) = shown.query.place.as_deref() else { return html! {} };
+    let name = place.split(',').next().unwrap_or(place);
+    let found = settle::meant(&shown.cities, facts, name, None).into_iter();
+    let names = found.map(|term| term_name(shown, facts, TaxonomyKind::Cities, &term.slug));
+    let others: Vec<&str> = names.filter(|other| *other != place).collect();
+    let link = |name: &str| FinderQuery { place: Some(name.into()), ..shown.query.clone() }.link("explore", 1);
+    html! {
+        @if !others.is_empty() {
+            "Or near "
+            @for (nth, name) in others.iter().enumerate() {
+                @if nth > 0 { " or " }
+                a href=(link(name)) { (facts.room.short(name)) }
+            }
+            "? "
         }
     }
 }

@@ -76,7 +76,7 @@ function open() {
   document.head.prepend(style);
   const script = Object.assign(document.createElement("script"), { src: button.dataset.js });
   const fail = (/** @type {string} */ why) => {
-    viewer.textContent = `The form cannot be shown: ${why}. Load the page again.`;
+    viewer.textContent = `The form cannot be shown: ${why}. Try again in a minute.`;
     reference.hidden = false;
   };
   viewer.textContent = "Loading\u2026";

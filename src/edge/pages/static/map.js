@@ -59,6 +59,7 @@ function textual(kind, text) {
 /** @param {HTMLElement} box */
 function start(box) {
   const L = /** @type {any} */ (globalThis).L;
+  if (!L) { box.hidden = true; return; }
   const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const { tiles, outlines } = box.dataset;
   // One finger scrolls the page, two move the map.
@@ -79,7 +80,9 @@ function start(box) {
 
   if (tiles) L.tileLayer(tiles, { maxZoom: 19, referrerPolicy: "strict-origin" }).addTo(map);
   else void fetch(outlines ?? "").then((answer) => answer.json()).then((states) =>
-    L.polygon(rings(states).map((ring) => [ring]), { className: "state", interactive: false, smoothFactor: 0.7 }).addTo(map).bringToBack());
+    L.polygon(rings(states).map((ring) => [ring]), { className: "state", interactive: false, smoothFactor: 0.7 }).addTo(map).bringToBack())
+    // A map without outlines is one, too.
+    .catch(() => undefined);
 
   /** The venues that the page lists. */
   const listed = () => [...document.querySelectorAll("[data-at]")].flatMap((row) => {

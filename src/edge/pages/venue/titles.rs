@@ -2,6 +2,9 @@
 //!
 //! Callers: [`super`].
 
+use jiff::Timestamp;
+use jiff::civil::Date;
+
 use crate::edge::pages::detail::{Value, plain};
 
 const CHANGED: &str = "Last changed";
@@ -34,22 +37,13 @@ pub(super) fn title(name: &str) -> Option<&'static str> {
     TITLES.iter().find(|(known, _)| *known == name).map(|(_, title)| *title)
 }
 
-/// The instant in a field for one: RFC 3339 in UTC, or a date.
-pub(super) fn instant_in<'v>(name: &str, value: &'v Value<'_>) -> Option<&'v str> {
+/// The instant in a field for one, in UTC, or the date.
+pub(super) fn instant_in(name: &str, value: &Value<'_>) -> Option<String> {
     let is_for_one = title(name).is_some_and(|title| [CHANGED, ADDED].contains(&title));
     let text = value.scalar().filter(|_| is_for_one)?;
-    // `dddd-dd-dd`, then nothing or a time.
-    let is_date = |date: &[u8]| {
-        date.iter()
-            .enumerate()
-            .all(|(at, byte)| if matches!(at, 4 | 7) { *byte == b'-' } else { byte.is_ascii_digit() })
-    };
-    let (date, time) = text.as_bytes().split_at_checked(10)?;
-    let is_time = time.is_empty()
-        || (time[0] == b'T'
-            && time.ends_with(b"Z")
-            && time.iter().all(|byte| byte.is_ascii_digit() || b"T:.Z".contains(byte)));
-    (is_date(date) && is_time && time.len() <= 20).then_some(text)
+    let is_day = text.len() == 10 && text.parse().is_ok_and(|day: Date| day.to_string() == text);
+    let day = is_day.then(|| text.to_owned());
+    day.or_else(|| Some(text.parse::<Timestamp>().ok()?.strftime("%FT%TZ").to_string()))
 }
 
 #[cfg(test)]
@@ -60,16 +54,19 @@ mod tests {
     fn a_field_for_an_instant_shows_it_and_another_text_stays_text() {
         let shown = |name: &str, text: &str| {
             let value = Value::Text(text.to_owned().into());
-            instant_in(name, &value).map(str::to_owned)
+            instant_in(name, &value)
         };
-        for text in ["2025-01-31", "2025-01-31T12:00:00Z", "2025-01-31T12:00:00.123456Z"] {
-            assert_eq!(shown("modified", text).as_deref(), Some(text));
-            assert_eq!(shown("updated_at", text).as_deref(), Some(text));
+        for (text, at) in [
+            ("2025-01-31", "2025-01-31"),
+            ("2025-01-31T12:00:00Z", "2025-01-31T12:00:00Z"),
+            ("2025-01-31T12:00:00.123456Z", "2025-01-31T12:00:00Z"),
+            ("2025-01-31T12:00:00-08:00", "2025-01-31T20:00:00Z"),
+        ] {
+            assert_eq!(shown("modified", text).as_deref(), Some(at));
+            assert_eq!(shown("updated_at", text).as_deref(), Some(at));
             assert_eq!(shown("slogan", text), None);
         }
-        for text in
-            ["yesterday", "2025-01-31T<b>Z", "2025/01/31", "2025-01-31é", "", "20250131", "2025-01-31T12:00:00+01:00"]
-        {
+        for text in ["yesterday", "2025-01-31T<b>Z", "2025/01/31", "2025-01-31é", "", "20250131", "2025-02-31"] {
             assert_eq!(shown("modified", text), None, "{text}");
         }
     }

@@ -158,7 +158,9 @@ fn a_connection_closes_when_it_has_been_idle_for_so_long_and_each_knows_that_the
     assert!(closes.now_or_never().is_none() && !open[1].is_closing());
     let closes = open[1].closes();
     connections.wind_down();
+    let silent = admit(&connections, Some(peer(3))).ok().unwrap();
     connections.close_idle(Duration::ZERO);
+    assert!(has_to_go(&silent), "it never asked for anything");
     assert!(closes.now_or_never().is_some() && open.iter().all(Connection::is_closing));
     assert_eq!(open.iter().map(has_to_go).collect::<Vec<_>>(), [true, false, true]);
     connections.close_idle(Duration::from_secs(1));
