@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use url::Url;
 
+use crate::words::remedy;
+
 use super::address::{brackets, masked, unbracketed};
 use super::errors::quoted;
 use super::files;
@@ -88,7 +90,7 @@ fn read_token(path: PathBuf) -> Result<TokenFile, String> {
     let read = files::open(&path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
     let token = std::str::from_utf8(&text).ok().map(str::trim).filter(|_| text.len() as u64 <= LONGEST);
     match (read, token.and_then(as_token)) {
-        (Err(error), _) => Err(format!("{}: {error}", path.display())),
+        (Err(error), _) => Err(format!("{}: {error}{}", path.display(), remedy(&path, &error))),
         (Ok(_), None) => Err(format!("{}: what it holds {NO_TOKEN}", path.display())),
         (Ok(_), Some(token)) => Ok(TokenFile { path, token }),
     }

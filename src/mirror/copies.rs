@@ -324,12 +324,14 @@ impl Copies {
         let _judging = self.judging.lock();
         let known = self.store.copy(path)?;
         let moved = known.as_ref().map(|(meta, _)| meta) != asked_with;
+        let mut sent = None;
         let (body, broken, known) = match (answer.status, known) {
             (304, Some((meta, body))) if moved => return Ok(Copy::of(path, &meta, body)),
             (304, Some((meta, body))) => (body.clone(), 0, Some((meta, body))),
             (200, known) => {
                 let (body, broken) = readable(path, &answer.body)?;
                 self.check_terms(path, &body)?;
+                sent = Some(body.clone());
                 if let Some(page) = pass::page_of(path) {
                     self.client.status().left_out(page, broken);
                 }
@@ -343,7 +345,7 @@ impl Copies {
         let text_before = known.as_ref().and_then(|(_, body)| std::str::from_utf8(body).ok());
         let hash = self.volatile.read().hash(text);
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
-        self.note_look(path, answer, known.as_ref().map(|(_, before)| &**before), is_same);
+        self.note_look(path, sent.as_deref(), known.as_ref().map(|(_, before)| &**before), is_same);
         let before = text_before.zip(known.as_ref()).map(|(before, (meta, _))| Before {
             stamp: generated_at::stamp(before),
             fetched_ms: meta.fetched_ms,
@@ -387,20 +389,20 @@ impl Copies {
         Ok(copy)
     }
 
-    /// Notes whether what each refresh looks at differs at each look. `before`: the stored body.
-    fn note_look(&self, path: &str, answer: &Answer, before: Option<&[u8]>, is_same: bool) {
+    /// Notes whether what each refresh looks at differs at each look. `sent`: what can be read of the body, `None` if it was
+    /// not sent again; `before`: the stored body.
+    fn note_look(&self, path: &str, sent: Option<&[u8]>, before: Option<&[u8]>, is_same: bool) {
         let is_list = pass::page_of(path) == Some(1);
         let Some(before) = before.filter(|_| is_list || matches!(AnswerClass::of(path), AnswerClass::Taxonomy(_)))
         else {
             return;
         };
-        let hash = std::str::from_utf8(&answer.body).ok().filter(|_| answer.status == 200);
-        let hash = hash.map(|text| self.volatile.read().hash(text));
-        let differs = match is_same {
-            true => Some(0),
-            false if is_list => super::wording::unmodified(before, &answer.body),
-            false => None,
+        let differs = match sent {
+            _ if is_same => Some(0),
+            Some(sent) if is_list => super::wording::unmodified(before, sent),
+            _ => None,
         };
+        let hash = sent.map(|sent| self.volatile.read().hash(&String::from_utf8_lossy(sent)));
         self.client.status().looked(path, hash, differs);
     }
 

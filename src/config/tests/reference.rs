@@ -94,6 +94,7 @@ On the public listener, beside [`[limits]`](#limits):
 | the same, of all clients together | 512 MiB. Then each client may have 256 KiB |
 | details that wait for the disk | 64 MiB. Then no more are requested; of what still arrives, 64 MiB are kept |
 | connection to the origin, an object store or Redis: new requests on it | for 5 minutes; then the name is looked up again |
+| levels of nested values in JSON from the origin | 64. A listing with more is left out, a detail is 502 |
 ";
 
 /// The rows of the page, each with its default.

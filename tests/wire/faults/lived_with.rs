@@ -106,6 +106,9 @@ async fn a_listing_that_cannot_be_read_stops_no_other() {
         // Perhaps another list has shown it in full.
         assert!(page["items"].as_array().unwrap().len() >= 99 && page["total"] == 130, "{tamper:?}: {page}");
         assert!(server.status().await["listings"].as_u64() >= Some(129), "{tamper:?}");
+        let before = origin.count();
+        wait_until("some refreshes are over", || async { origin.count() > before + 30 }).await;
+        assert_eq!(server.finding("answers-unsteady").await, None, "{tamper:?}");
         let id = origin.expected(LIST).1["items"][0]["id"].clone();
         server.ok(&format!("/api/listings/{id}.json")).await;
         origin.set(|switches| switches.faults.clear());
