@@ -564,7 +564,14 @@ test("on a phone a venue is in sight, and the choices open and stay open", async
     await page.selectOption("#state", "ohio");
     await page.locator("#filters button[type=submit]").click();
     await page.waitForURL(/state=ohio/);
-    assert.equal(await page.locator("#state").isVisible(), true, "what was chosen is seen");
+    if (javaScriptEnabled) {
+      assert.equal(await page.locator("#state").isVisible(), true, "what was opened stays open");
+    }
+    // A page that comes anew, by a link or a form without a script, has venues in sight and says what is chosen.
+    if (javaScriptEnabled) await page.reload();
+    const chosen = await page.locator("#venues tr").first().boundingBox();
+    assert.ok(chosen.y + chosen.height < 667, `the first venue ends at ${chosen.y + chosen.height}`);
+    assert.match(await page.locator("#summary").innerText(), /Ohio/);
     await assertClean(opened);
   }
 });
