@@ -9,6 +9,7 @@ import json
 import random
 import sqlite3
 import subprocess
+import time
 
 SPORTS = {"golf": "Golf", "tennis": "Tennis", "climbing": "Climbing & Bouldering", "swimming": "Swimming", "soccer": "Soccer"}
 CITIES = [
@@ -133,8 +134,17 @@ def rows_as_json(path):
 def postgres(psql, port, database):
     """What executes SQL in a database of a server on this machine."""
 
-    def execute(sql):
-        command = [psql, "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-d", database, "-q", "-v", "ON_ERROR_STOP=1"]
-        subprocess.run(command, input=sql, text=True, check=True, capture_output=True)
+    command = [psql, "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-d", database, "-q", "-v", "ON_ERROR_STOP=1"]
 
+    def execute(sql):
+        done = subprocess.run(command, input=sql, text=True, capture_output=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"psql: {done.stderr.strip()}")
+
+    # It listens before it is ready.
+    deadline = time.monotonic() + 60
+    while subprocess.run(command, input="SELECT 1", text=True, capture_output=True).returncode != 0:
+        if time.monotonic() > deadline:
+            execute("SELECT 1")
+        time.sleep(0.1)
     return execute

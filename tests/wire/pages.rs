@@ -531,7 +531,7 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
     // A name in the place of a slug: whoever made the frame sees why it is empty.
     for (query, link) in [
         ("state=Texas", "<a href=\"explore?state=texas\" target=\"_blank\" rel=\"noopener\">Texas</a> (texas)?"),
-        ("state=Atlantis", "There is no state with the slug \u{201c}Atlantis\u{201d}. No venue matches."),
+        ("state=Atlantis", "No state is called \u{201c}Atlantis\u{201d}. No venue matches."),
     ] {
         let empty = page(&server, &format!("/embed?{query}")).await;
         assert!(empty.text().contains(link) && empty.text().contains("No venue matches."), "{}", empty.text());

@@ -171,6 +171,7 @@ fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>) -> Markup {
             // On a phone, venues come before choices; what is chosen stands above the venues.
             input #more .more type="checkbox";
             label .toggle for="more" { span .opens { "More choices" } span .closes { "Fewer choices" } }
+            a .to-map href="#map" { "Map" }
             (choice(TaxonomyKind::Sports, "Sport", "All sports", (shown, facts)))
             (choice(TaxonomyKind::States, "State", "All states", (shown, facts)))
             label {

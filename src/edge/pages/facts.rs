@@ -14,11 +14,16 @@ use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::protocol::excerpt;
 
+use strsim::osa_distance;
+
 use super::detail::plain;
 use super::room::{MOST_OF_A_TEXT, PageRoom};
 
 /// The most terms that a word may mean.
 const MOST_MEANT: usize = 5;
+
+/// In a shorter text a typing error is another word, in bytes.
+const SHORTEST_MISTYPED: usize = 5;
 
 /// A term with a longer slug is not offered, in bytes.
 const MOST_OF_A_SLUG: usize = 200;
@@ -158,18 +163,32 @@ impl<'a> PageFacts<'a> {
         namesakes.into_iter().collect()
     }
 
-    /// The terms that someone may mean by a text that is no slug. `names`: the [`plain_names`](Self::plain_names).
+    /// The terms that someone may mean by a text that is no slug: those that it names, else those that it would name
+    /// without one typing error. `names`: the [`plain_names`](Self::plain_names).
     pub(super) fn meant(&self, kind: TaxonomyKind, names: &[[String; 2]], text: &str) -> Vec<&'a Term> {
+        let named = self.named(kind, names, text);
+        let wanted = plain(text);
+        if !named.is_empty() || wanted.len() < SHORTEST_MISTYPED {
+            return named;
+        }
+        let is_close = |name: &str| name.len().abs_diff(wanted.len()) <= 1 && osa_distance(name, &wanted) == 1;
+        self.fitting(kind, names, &is_close)
+    }
+
+    /// The terms with a name, else with a name that begins so.
+    pub(super) fn named(&self, kind: TaxonomyKind, names: &[[String; 2]], text: &str) -> Vec<&'a Term> {
         let state = states::name_of(text).filter(|_| kind == TaxonomyKind::States);
         let wanted = plain(state.unwrap_or(text));
-        let found = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a Term> {
-            let terms = self.dataset.terms(kind).iter().zip(names).filter(|(term, _)| is_offered(term));
-            let named = terms.filter(|(_, names)| names.iter().any(|name| fits(name)));
-            named.map(|(term, _)| term).take(MOST_MEANT).collect()
-        };
-        let exact = found(&|name| name == wanted);
+        let exact = self.fitting(kind, names, &|name| name == wanted);
         // A shorter text is the start of too many.
-        if exact.is_empty() && wanted.len() >= 3 { found(&|name| name.starts_with(&wanted)) } else { exact }
+        let is_start = exact.is_empty() && wanted.len() >= 3;
+        if is_start { self.fitting(kind, names, &|name| name.starts_with(&wanted)) } else { exact }
+    }
+
+    fn fitting(&self, kind: TaxonomyKind, names: &[[String; 2]], fits: &dyn Fn(&str) -> bool) -> Vec<&'a Term> {
+        let terms = self.dataset.terms(kind).iter().zip(names).filter(|(term, _)| is_offered(term));
+        let named = terms.filter(|(_, names)| names.iter().any(|name| fits(name)));
+        named.map(|(term, _)| term).take(MOST_MEANT).collect()
     }
 
     /// The slug of the largest term; for examples.

@@ -125,6 +125,23 @@ pub(super) fn head(
     }
 }
 
+/// A page for a frame on another site: no navigation, and the credit stays in sight.
+pub(super) fn framed(
+    pages: &Pages,
+    (title, theme): (&str, Theme),
+    scripts: &[&str],
+    (main, footer): (&Markup, &Markup),
+) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(pages, "", (title, theme), (styles(scripts), scripts), None))
+            body .widget { main { (main) } footer { (footer) } }
+        }
+    };
+    allowed(page.into_string())
+}
+
 /// The description of a page, also for links that people share (Open Graph); `link` is relative to `public_url`.
 pub(super) fn shared(pages: &Pages, room: &PageRoom, (title, text): (&str, &str), link: &str) -> Markup {
     let (title, text) = (room.short(title), room.short(text));
@@ -207,7 +224,7 @@ pub(super) fn first_copy(Progress { done, of }: Progress) -> Markup {
 
 /// When the browser loads the page again by itself.
 pub(super) fn again(seconds: u64) -> Markup {
-    html! { p .small { "This page tries again in " (seconds) " s." } }
+    html! { p .small { "This page tries again in " span data-seconds=(seconds) { (seconds) } " s." } }
 }
 
 /// The button that copies the text of the element with this id; a script shows it.

@@ -5,6 +5,7 @@
 use maud::html;
 use memchr::memchr_iter;
 
+use crate::api::query::finder::Theme;
 use crate::origin::status::Progress;
 use crate::protocol::problem::{Problem, ProblemKind};
 
@@ -21,18 +22,25 @@ impl Pages {
         let up = "../".repeat(slashes.saturating_sub(1).min(DEEPEST));
         let title = problem.kind().title();
         let is_missing = problem.kind() == ProblemKind::NotFound && self.site.has_snapshots;
+        let scripts: &[&str] = if problem.retry_after().is_some() { &["age.js"] } else { &[] };
+        let said = html! {
+            h1 { (title) }
+            p { (problem.detail()) }
+            @if let Some(progress) = first_copy { (layout::first_copy(progress)) }
+            @if let Some(seconds) = problem.retry_after() { (layout::again(seconds)) }
+        };
+        if path == b"/embed" {
+            return layout::framed(self, (title, Theme::Auto), scripts, (&said, &layout::credit_line(None)));
+        }
         let main = html! {
             section .lead {
-                h1 { (title) }
-                p { (problem.detail()) }
-                @if let Some(progress) = first_copy { (layout::first_copy(progress)) }
-                @if let Some(seconds) = problem.retry_after() { (layout::again(seconds)) }
+                (said)
                 p .actions {
                     a .button href={ (up) "./" } { "Overview" }
                     @if is_missing { a .button .quiet href={ (up) "explore" } { "Find a venue" } }
                 }
             }
         };
-        page_below(self, &up, (None, title), &[], None, (None, &main))
+        page_below(self, &up, (None, title), scripts, None, (None, &main))
     }
 }

@@ -49,7 +49,18 @@ pub(super) fn meant<'a>(names: &CityNames, facts: &PageFacts<'a>, text: &str, st
     let states = TaxonomyKind::States;
     let named =
         after.and_then(|state| facts.meant(states, &facts.plain_names(states), state.trim()).into_iter().next());
-    let mut found = facts.meant(kind, &names.plain, name);
+    let mut found = facts.named(kind, &names.plain, name);
+    if found.is_empty() && after.is_none() {
+        // "Waco TX" is written as often as "Waco, TX".
+        let is_state = |state: &str| !facts.named(states, &facts.plain_names(states), state).is_empty();
+        let mut split = name.match_indices(' ').map(|(at, _)| (name[..at].trim(), name[at..].trim()));
+        if let Some((name, state)) = split.find(|(name, state)| !name.is_empty() && is_state(state)) {
+            return meant(names, facts, &format!("{name},{state}"), None);
+        }
+    }
+    if found.is_empty() {
+        found = facts.meant(kind, &names.plain, name);
+    }
     if let Some(state) = state.or(named.map(|term| &*term.slug)) {
         let within = facts.dataset.terms_within(kind, states, state);
         let is_within = |term: &&Term| within.iter().any(|(other, _)| other.slug == term.slug);

@@ -2,7 +2,7 @@
 //!
 //! Callers: [`super::super::Pages::render`].
 
-use maud::{DOCTYPE, html};
+use maud::html;
 
 use crate::api::taxonomy::TaxonomyKind;
 use crate::edge::pages::Pages;
@@ -10,7 +10,6 @@ use crate::edge::pages::facts::{PageFacts, name_of};
 use crate::edge::pages::layout;
 use crate::edge::pages::map::SCRIPTS;
 use crate::edge::pages::places::{miles, place, written};
-use crate::edge::pages::room::allowed;
 use crate::words::grouped;
 
 use super::words::{rating, summary_of, unknown_terms};
@@ -22,44 +21,36 @@ pub(in crate::edge::pages) fn widget<'a>(pages: &Pages, facts: &PageFacts<'a>, (
     let own = query.look.title.as_deref().map(|title| facts.room.short(title));
     let title = own.as_deref().unwrap_or(&summary);
     let is_in_one_state = query.search.list.slug(TaxonomyKind::States).is_some();
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (layout::head(pages, "", (title, query.look.theme), (layout::styles(&SCRIPTS), &SCRIPTS), None))
-            body .widget {
-                main {
-                    h1 { (title) @if own.is_some() { " " span .small { (summary) } } }
-                    (drawn(pages, shown, facts))
-                    div .list {
-                        ul .found {
-                            @for (id, venue, metres) in &shown.venues {
-                                li data-at=[place(venue).map(written)] {
-                                    a href={ "venues/" (id) } target="_blank" rel="noopener" { (facts.room.short(name_of(venue))) }
-                                    span .small {
-                                        @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (facts.room.short(text)) }
-                                        @if let Some(metres) = metres { " · " (miles(*metres)) }
-                                        @if venue.rating.is_some() { " · " span .rating { (rating(venue)) } }
-                                    }
-                                }
-                            }
+    let main = html! {
+        h1 { (title) @if own.is_some() { " " span .small { (summary) } } }
+        (drawn(pages, shown, facts))
+        div .list {
+            ul .found {
+                @for (id, venue, metres) in &shown.venues {
+                    li data-at=[place(venue).map(written)] {
+                        a href={ "venues/" (id) } target="_blank" rel="noopener" { (facts.room.short(name_of(venue))) }
+                        span .small {
+                            @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (facts.room.short(text)) }
+                            @if let Some(metres) = metres { " · " (miles(*metres)) }
+                            @if venue.rating.is_some() { " · " span .rating { (rating(venue)) } }
                         }
-                        @if shown.venues.is_empty() { p .small { (unknown_terms(shown, facts)) "No venue matches." } }
-                        (pager(shown))
                     }
                 }
-                footer {
-                    p {
-                        a href=(query.link("explore", 1)) target="_blank" rel="noopener" {
-                            @match shown.total {
-                                Some(total) if shown.last > 1 => { "All " (grouped(total)) ", with filters" }
-                                _ => "Find more venues",
-                            }
-                        }
-                    }
-                    (layout::credit_line(Some(&facts.credit)))
+            }
+            @if shown.venues.is_empty() { p .small { (unknown_terms(shown, facts)) "No venue matches." } }
+            (pager(shown))
+        }
+    };
+    let footer = html! {
+        p {
+            a href=(query.link("explore", 1)) target="_blank" rel="noopener" {
+                @match shown.total {
+                    Some(total) if shown.last > 1 => { "All " (grouped(total)) ", with filters" }
+                    _ => "Find more venues",
                 }
             }
         }
+        (layout::credit_line(Some(&facts.credit)))
     };
-    allowed(page.into_string())
+    layout::framed(pages, (title, query.look.theme), &SCRIPTS, (&main, &footer))
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // What depends on the visitor's clock: how long ago each instant of the page is ("4 minutes ago"), and the days of a week from
-// today on. Without it the page shows the instant alone, and the days in their own order.
+// today on, and the seconds that are left. Without it the page shows the instant alone, and the days in their own order.
 
 /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
@@ -46,8 +46,15 @@ function turn() {
   }
 }
 
+/** Counts the seconds down after which the browser loads the page again. */
+function count() {
+  const left = document.querySelector("[data-seconds]");
+  if (left) left.textContent = String(Math.max(0, Number(left.textContent) - 1));
+}
+
 if (typeof document !== "undefined") {
   turn();
   show();
   setInterval(show, 15_000);
+  setInterval(count, 1000);
 }

@@ -46,46 +46,58 @@ const show = (/** @type {object} */ description) =>
 
 const viewer = /** @type {HTMLElement} */ (document.getElementById("viewer"));
 
-/** Shows the description, as soon as the server gives it. */
-async function start() {
-  const answer = await fetch("openapi.json");
+/**
+ * What the server answers, as soon as it does: it counts these requests, too.
+ * @param {string} path
+ * @returns {Promise<Response>}
+ */
+async function fetched(path) {
+  const answer = await fetch(path);
   if (answer.status === 429 || answer.status === 503) {
     for (let left = Math.max(1, Number(answer.headers.get("Retry-After")) || 5); left > 0; left -= 1) {
       viewer.textContent = `The limit of requests is reached. Trying again in ${left} s.`;
       await new Promise((resolve) => { setTimeout(resolve, 1000); });
     }
-    return start();
+    viewer.textContent = "Loading\u2026";
+    return fetched(path);
   }
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-  const spec = await answer.json();
-  // What the form begins with: a page of the default size fills screens.
-  spec.components.parameters.per_page.example = 2;
-  // "Try it out" asks the server as it is named here: another name for it would be another site.
-  show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
+  return answer;
 }
 
 /** The button that loads the form, which is four times as large as all other pages together. */
 const button = /** @type {HTMLButtonElement} */ (document.getElementById("try"));
 
 /** Loads the form, and shows it in the place of the reference. */
-function open() {
+async function open() {
   const reference = /** @type {HTMLElement} */ (document.getElementById("reference"));
+  const [js, css] = [button.dataset.js ?? "", button.dataset.css ?? ""];
   reference.hidden = true;
-  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: button.dataset.css });
-  // Before our own, which corrects it.
-  document.head.prepend(style);
-  const script = Object.assign(document.createElement("script"), { src: button.dataset.js });
-  const fail = (/** @type {string} */ why) => {
-    viewer.textContent = `The form cannot be shown: ${why}. Try again in a minute.`;
-    reference.hidden = false;
-  };
   viewer.textContent = "Loading\u2026";
-  script.addEventListener("error", () => fail("it cannot be loaded"));
-  script.addEventListener("load", () => start().then(() => reference.remove(), (error) => fail(error.message)));
-  document.head.append(script);
+  try {
+    const spec = await (await fetched("openapi.json")).json();
+    // The elements take them from the browser's cache then: of an element that fails nobody learns why.
+    for (const asset of [css, js]) await (await fetched(asset)).text();
+    // Before our own, which corrects it.
+    document.head.prepend(Object.assign(document.createElement("link"), { rel: "stylesheet", href: css }));
+    const script = Object.assign(document.createElement("script"), { src: js });
+    await new Promise((resolve, reject) => {
+      script.addEventListener("load", resolve);
+      script.addEventListener("error", () => reject(new Error("it cannot be loaded")));
+      document.head.append(script);
+    });
+    // What the form begins with: a page of the default size fills screens.
+    spec.components.parameters.per_page.example = 2;
+    // "Try it out" asks the server as it is named here: another name for it would be another site.
+    show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
+    reference.remove();
+  } catch (error) {
+    viewer.textContent = `The form cannot be shown: ${error instanceof Error ? error.message : error}. Try again in a minute.`;
+    reference.hidden = false;
+  }
 }
 
 button.hidden = false;
-button.addEventListener("click", open);
+button.addEventListener("click", () => void open());
 // A link to an operation of the form opens it.
-if (location.hash.startsWith("#/")) open();
+if (location.hash.startsWith("#/")) void open();

@@ -10,7 +10,7 @@ use crate::edge::pages::detail::{Value, plain};
 const CHANGED: &str = "Last changed";
 const ADDED: &str = "Added";
 
-const TITLES: [(&str, &str); 18] = [
+const TITLES: [(&str, &str); 24] = [
     ("modified", CHANGED),
     ("modifiedat", CHANGED),
     ("updated", CHANGED),
@@ -18,15 +18,21 @@ const TITLES: [(&str, &str); 18] = [
     ("created", ADDED),
     ("createdat", ADDED),
     ("amenities", "Amenities"),
+    ("author", "Author"),
+    ("authorname", "Author"),
+    ("authorurl", "Author's page"),
     ("businessstatus", "Status"),
     ("capacity", "Capacity"),
     ("categories", "Categories"),
     ("description", "Description"),
     ("email", "Email"),
+    ("id", "ID"),
     ("placeid", "Place ID"),
     ("postalcode", "Postal code"),
     ("pricelevel", "Price level"),
+    ("rating", "Rating"),
     ("surface", "Surface"),
+    ("text", "Text"),
     ("timezone", "Time zone"),
     ("yearbuilt", "Year built"),
 ];
