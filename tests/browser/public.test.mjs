@@ -691,6 +691,7 @@ test("the viewer has the page's font and edge, and tries a request without filte
   const filled = await page.locator(".opblock-body .parameters input[type=text]").evaluateAll((inputs) =>
     inputs.map((input) => /** @type {HTMLInputElement} */ (input).value).filter((value) => value !== ""));
   assert.deepEqual(filled, ["1", "2"], "the default of page, and a small page");
+  assert.deepEqual(await violations(page), []);
   await page.locator(".execute").click();
   assert.equal(await page.locator(".live-responses-table .response-col_status").nth(1).innerText(), "200");
   assert.deepEqual(noticed.filter((/** @type {string} */ what) => !what.includes("//localhost:")), []);
