@@ -118,7 +118,8 @@ def run(bench, site):
             wrk(bench.load_core, port, row.target, 1, row.headers[name])
     for number in range(bench.options.rounds):
         for row in rows:
-            for name, (port, child) in servers[row].items():
+            # In turns, because who comes first finds the machine otherwise.
+            for name, (port, child) in list(servers[row].items())[:: -1 if number % 2 else 1]:
                 row.measure(name, port, child, bench.load_core, bench.options.seconds)
             say(f"round {number + 1}, {row.title}: " + ", ".join(f"{n} {v[-1]:.2f} us" for n, v in row.micros.items()))
     for row in rows:

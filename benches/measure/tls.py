@@ -118,7 +118,8 @@ def run(bench, site):
         row.prepare(servers, bench.load_core)
     for number in range(bench.options.rounds):
         for row in rows:
-            for name, (ports, child, _) in servers.items():
+            # In turns, because who comes first finds the machine otherwise.
+            for name, (ports, child, _) in list(servers.items())[:: -1 if number % 2 else 1]:
                 row.measure(name, ports, child, bench.load_core, bench.options.seconds)
             say(f"round {number + 1}, {row.title}: " + ", ".join(f"{n} {v[-1]:.2f} us" for n, v in row.micros.items()))
     stop(nginx)

@@ -15,7 +15,7 @@ use crate::server::admin::facts::ReloadFacts;
 use crate::words::counted;
 
 use super::target::ServerArgs;
-use super::terminal::{say, tell};
+use super::terminal::{say, say_json, tell};
 use super::{Failure, plain};
 
 /// Arguments of `grandstand reload`, and of the other actions.
@@ -101,8 +101,11 @@ impl ServerCommand {
     fn perform(&self, method: Method, path: &str, told: impl Fn(&Value) -> String) -> Result<ExitCode, Failure> {
         let server = self.server.at_least_listening(path != "/reload")?.expected()?;
         let answer = server.json(method, path)?;
-        let text = if self.json { answer.to_string() } else { told(&answer) };
-        say(text.lines().map(plain).collect::<Vec<_>>().join("\n"))?;
+        if self.json {
+            say_json(answer)?;
+        } else {
+            say(told(&answer).lines().map(plain).collect::<Vec<_>>().join("\n"))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::terminal::{bytes_bar, facts, say, tell};
+use super::terminal::{bytes_bar, facts, say, say_json, tell};
 use super::{Failure, FileError, Sources, load, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::Config;
@@ -184,7 +184,7 @@ impl One {
             Dataset::build(content, &evidence).map_err(Unservable)?;
         }
         if self.json {
-            say(told(&path, "intact", &manifest, &signature(&Ok(voucher)))?)?;
+            say_json(told(&path, "intact", &manifest, &signature(&Ok(voucher)))?)?;
             return Ok(ExitCode::SUCCESS);
         }
         say(format!("{}: intact, {}\n{}", path.display(), what(&manifest), signed(&voucher)))?;
@@ -207,7 +207,7 @@ impl One {
         let bundle = bundle.map_err(|error| in_file(&path, error.into()))?;
         let now = Clock::system().now_wall();
         if self.json {
-            say(inspected(&path, &bundle, length, &voucher, now)?)?;
+            say_json(inspected(&path, &bundle, length, &voucher, now)?)?;
         } else {
             say(screen(&path, &bundle, length, &voucher, now))?;
         }

@@ -13,7 +13,7 @@ use crate::data::bundle::signature::{SignatureError, Signer};
 use crate::data::store::DataDir;
 use crate::server::admin::health::NOTHING_TO_SERVE;
 
-use super::terminal::{say, tell};
+use super::terminal::{say, say_json, tell};
 use super::{EXIT_CONFIG, Failure, Sources, examine_to_serve};
 
 /// Arguments of `grandstand check`.
@@ -52,7 +52,7 @@ impl Check {
             };
             let mut told = told;
             told["file"] = json!(sources.config);
-            say(told)?;
+            say_json(told)?;
             return Ok(code);
         }
         match &sources.config {

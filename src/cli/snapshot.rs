@@ -22,7 +22,7 @@ use crate::words::{bytes, counted, seconds};
 use super::server::Server;
 use super::status::or_dash;
 use super::target::ServerArgs;
-use super::terminal::{Align, Paint, say, start_log, table, tell};
+use super::terminal::{Align, Paint, say, say_json, start_log, table, tell};
 use super::{Failure, needs_snapshots, plain};
 
 /// The note about a published snapshot during a rollback.
@@ -111,7 +111,7 @@ impl Snapshot {
             Command::Unpin(one) => on(one, Action::Unpin)?,
         };
         if self.json {
-            say(plain(&told.to_string()))?;
+            say_json(&told)?;
         } else {
             say(self.command.text(&told))?;
         }
@@ -121,8 +121,7 @@ impl Snapshot {
 
     fn print_list(&self, list: &Value, now: WallTime) -> Result<(), Failure> {
         if self.json {
-            let lines: Vec<String> = serde_json::to_string_pretty(list)?.lines().map(plain).collect();
-            return Ok(say(lines.join("\n"))?);
+            return Ok(say_json(format_args!("{list:#}"))?);
         }
         let mut lines: Vec<String> = list_table(list, now).lines().map(plain).collect();
         lines[0] = Paint::of_stdout().heading(&lines[0]).into_owned();
@@ -246,7 +245,7 @@ fn accept(named: &ServerArgs, json: bool) -> Result<ExitCode, Failure> {
         let newest = newest(&now);
         if newest == snapshot {
             if json {
-                say(json!({ "accepted": snapshot, "listings": listings }))?;
+                say_json(json!({ "accepted": snapshot, "listings": listings }))?;
                 return Ok(ExitCode::SUCCESS);
             }
             say(format!("{newest} is the newest snapshot now: {}", counted(*listings, "listing")))?;

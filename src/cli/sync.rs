@@ -17,7 +17,7 @@ use crate::words::counted;
 
 use super::server::Server;
 use super::target::ServerArgs;
-use super::terminal::{Display, say, start_log, tell};
+use super::terminal::{Display, say, say_json, start_log, tell};
 use super::{Failure, plain};
 
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
@@ -85,7 +85,11 @@ impl Sync {
         if is_here {
             text = format!("{text}, stored in {place}");
         }
-        say(if self.json { told.to_string() } else { text })?;
+        if self.json {
+            say_json(told)?;
+        } else {
+            say(text)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

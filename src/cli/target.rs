@@ -175,8 +175,12 @@ fn admin_url(text: &str) -> Result<String, String> {
         (false, true) => format!("http://{text}"),
         (false, false) => format!("http://{host}:{}{path}", Config::default().admin.listen.port()),
     };
-    let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if usable {
+    let parsed = url::Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if let Some(parsed) = parsed {
+        // Errors show the address.
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err("write it without user and password: the server asks for admin.token alone".to_owned());
+        }
         Ok(url.trim_end_matches('/').to_owned())
     } else {
         Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090; an IPv6 address needs brackets, such \
@@ -204,7 +208,18 @@ mod tests {
         ] {
             assert_eq!(admin_url(text).as_deref(), Ok(url), "{text}");
         }
-        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1", "::1", "::1:9090"] {
+        for text in [
+            "",
+            ":9090",
+            "ftp://127.0.0.1:9090",
+            "127.0.0.1:99999",
+            "http://",
+            "a b:1",
+            "::1",
+            "::1:9090",
+            "http://u:p@a:1",
+            "u@a",
+        ] {
             assert!(admin_url(text).is_err(), "{text}");
         }
     }

@@ -24,7 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::clock::Clock;
 use crate::config::{LogConfig, LogFormat};
-use crate::protocol::excerpt::escaped;
+use crate::protocol::excerpt::{escaped, escaped_json};
 use crate::telemetry::json_lines::JsonLines;
 use crate::telemetry::lines::{standard_error, start_standard_error};
 
@@ -38,6 +38,11 @@ pub(super) fn say(text: impl Text) -> io::Result<()> {
         text.push('\n');
     }
     put(&text).map(drop)
+}
+
+/// Prints JSON; what would steer a terminal is escaped, as JSON does.
+pub(super) fn say_json(json: impl Text) -> io::Result<()> {
+    say(escaped_json(&json.to_string()))
 }
 
 /// Prints a text on standard output as it is; returns whether anybody still reads it.

@@ -168,6 +168,11 @@ impl Store {
         self.handle.trouble().tell_repaired(text);
     }
 
+    /// The store stays damaged: what hinders the repair is a finding of its own.
+    pub(crate) fn tell_unrepaired(&self, error: StoreError) {
+        self.handle.trouble().tell_unrepaired(error);
+    }
+
     /// Tries to write again where a write of any size shows that all is right.
     pub fn try_writing(&self) -> Result<(), StoreError> {
         if self.handle.is_read_only() || self.handle.trouble().ends_with_any_write() {

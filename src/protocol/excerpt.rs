@@ -3,7 +3,7 @@
 //! When a message quotes an origin, a bundle, a client or a file, the text is cut and control characters are escaped.
 //! Callers: all who quote such texts.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
@@ -35,15 +35,31 @@ pub(crate) fn first(text: &str, most: usize) -> String {
     }
 }
 
+/// Whether a terminal or a reader takes this for more than a letter.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A text that is safe for terminals and logs: control characters, line separators and direction overrides are escaped.
 pub(crate) fn escaped(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// The same for JSON, whose strings alone can have such letters; line feeds between its values stay.
+pub(crate) fn escaped_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if steers(c) && c != '\n' {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
     }
     out
 }
@@ -79,6 +95,14 @@ mod tests {
     fn what_steers_a_terminal_or_breaks_a_line_is_written_out() {
         let text = "a\u{1b}[31m\u{9b}31m\r\nb\u{202e}c\u{200f}\u{7f} é";
         assert_eq!(Excerpt(text).to_string(), "a\\u{1b}[31m\\u{9b}31m\\r\\nb\\u{202e}c\\u{200f}\\u{7f} é");
+    }
+
+    #[test]
+    fn json_that_is_shown_stays_json() {
+        let value = json!({ "a": "x\u{9b}y\u{202e}\n é" });
+        let shown = escaped_json(&format!("{value:#}"));
+        assert_eq!(shown, "{\n  \"a\": \"x\\u009by\\u202e\\n é\"\n}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
     }
 
     #[test]

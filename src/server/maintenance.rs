@@ -66,6 +66,9 @@ pub(crate) fn heal(snapshots: &Snapshots) {
     let detail = store.damage().unwrap_or_default();
     match snapshots.heal() {
         Ok(healed) => store.tell_repaired(healed.text(store.path(), &detail)),
-        Err(error) => tracing::debug!(%error, "the store could not be repaired yet"),
+        Err(error) => {
+            tracing::debug!(%error, "the store could not be repaired yet");
+            store.tell_unrepaired(error);
+        }
     }
 }

@@ -565,6 +565,7 @@ test("on a phone a venue is in sight, and the choices open and stay open", async
     assert.equal(await page.locator("#state").isVisible(), false);
     await page.locator("#more").focus();
     await page.keyboard.press("Space");
+    assert.ok(page.url().endsWith("/explore"), "to look at the choices chooses nothing");
     await page.selectOption("#state", "ohio");
     await page.locator("#filters button[type=submit]").click();
     await page.waitForURL(/state=ohio/);

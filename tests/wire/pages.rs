@@ -531,7 +531,7 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
     // A name in the place of a slug: whoever made the frame sees why it is empty.
     for (query, link) in [
         ("state=Texas", "<a href=\"explore?state=texas\" target=\"_blank\" rel=\"noopener\">Texas</a> (texas)?"),
-        ("state=Atlantis", "No state is called \u{201c}Atlantis\u{201d}. No venue matches."),
+        ("state=Atlantis", "There is no state with the slug \u{201c}Atlantis\u{201d}. No venue matches."),
     ] {
         let empty = page(&server, &format!("/embed?{query}")).await;
         assert!(empty.text().contains(link) && empty.text().contains("No venue matches."), "{}", empty.text());
@@ -689,13 +689,19 @@ async fn a_page_before_the_first_copy_shows_its_progress_and_tries_again() {
     })
     .await;
     assert_eq!((reply.status, reply.the("retry-after"), reply.the("refresh")), (503, "30".into(), "30".into()));
-    for said in ["Temporarily unavailable", "There is no snapshot yet", "<progress ", "tries again in 30 s"] {
+    for said in [
+        "Temporarily unavailable",
+        "There is no snapshot yet",
+        "<progress ",
+        "tries again in <span data-seconds=\"30\">30</span> s",
+    ] {
         assert!(reply.text().contains(said), "{said}: {}", reply.text());
     }
     server.get("/explore").await.assert_problem(503, &["no snapshot"]);
     let front = page(&server, "/").await;
     assert_eq!((front.the("cache-control"), front.the("refresh")), ("no-store".into(), "10".into()));
-    for said in ["no copy of the data yet", "<progress ", " pages</strong> are here", "tries again in 10 s"] {
+    for said in ["no copy of the data yet", "<progress ", " pages</strong> are here", "data-seconds=\"10\">10</span> s"]
+    {
         assert!(front.text().contains(said), "{said}: {}", front.text());
     }
     assert_eq!(server.get("/").await.header("refresh"), None, "programs ask when they like");

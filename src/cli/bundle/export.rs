@@ -16,7 +16,7 @@ use super::atomic_file::{AtomicFile, remove};
 use super::{in_file, not_done, told, what};
 use crate::api::route::DumpKind;
 use crate::cli::target::ServerArgs;
-use crate::cli::terminal::{Output, bytes_bar, say, start_log, tell};
+use crate::cli::terminal::{Output, bytes_bar, say, say_json, start_log, tell};
 use crate::cli::{Failure, FileError, needs_snapshots};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel};
@@ -143,7 +143,7 @@ impl Export {
             let key = signed.map(|(_, key)| key.to_string());
             let state = if key.is_some() { "verified" } else { "none" };
             let told = told(&self.file, "exported", manifest, &json!({ "state": state, "key": key }))?;
-            say(told)?;
+            say_json(told)?;
             return Ok(ExitCode::SUCCESS);
         }
         say(format!("{}: {} as a bundle, {}", self.file.display(), what(manifest), counted(bytes, "byte")))?;
@@ -197,7 +197,7 @@ impl Export {
         if self.json {
             let told =
                 json!({ "exported": true, "file": file, "format": format, "snapshot": snapshot, "bytes": bytes });
-            say(told)?;
+            say_json(told)?;
         } else {
             say(format!("{file}: snapshot {snapshot} as {format}, {bytes} bytes"))?;
         }

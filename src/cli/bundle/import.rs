@@ -13,7 +13,7 @@ use super::{UnreadBundle, not_done, signature, signed, told};
 use crate::cli::server::Server;
 use crate::cli::snapshot::NOT_CURRENT;
 use crate::cli::target::ServerArgs;
-use crate::cli::terminal::{say, start_log, tell};
+use crate::cli::terminal::{say, say_json, start_log, tell};
 use crate::cli::{Failure, needs_snapshots, plain};
 use crate::clock::{Clock, WallTime};
 use crate::config::{LogConfig, LogLevel};
@@ -88,7 +88,7 @@ impl Import {
             for key in ["before", "older", "served", "warning"] {
                 told[key] = done[key].clone();
             }
-            say(told)?;
+            say_json(told)?;
             return Ok(ExitCode::SUCCESS);
         }
         let (listings, details) = (counted(manifest.listings, "listing"), counted(manifest.details.present, "detail"));

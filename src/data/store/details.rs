@@ -65,6 +65,10 @@ pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, De
 /// The most details for which memory is reserved in advance: the count is read from a file that may be damaged.
 const MOST_RESERVED: usize = 1 << 22;
 
+/// What a stored detail takes beside its body, and how many at least a page of their index has.
+const BESIDE_A_BODY: u64 = 1 << 10;
+const LEAST_OF_A_PAGE: u64 = 64;
+
 pub(super) const META: &str = "detail_meta";
 pub(super) const BODY: &str = "details";
 const ENCODING: u8 = 1;
@@ -170,7 +174,11 @@ impl Store {
         if details.is_empty() {
             return Ok(());
         }
-        let needed = details.iter().map(|(_, detail)| detail.body.len() as u64 + (9 << 10)).sum();
+        let stored = self.handle.read(|transaction| Ok(transaction.open_table(database::DETAIL_META)?.len()?))?;
+        let bodies: u64 = details.iter().map(|(_, detail)| detail.body.len() as u64 + BESIDE_A_BODY).sum();
+        // Each may lie on a page of the index of its own, which is written again.
+        let pages = (details.len() as u64).min(stored / LEAST_OF_A_PAGE + 1);
+        let needed = bodies + pages * (8 << 10);
         self.handle.write(needed, |transaction| {
             positions::begin_epoch(transaction, self.epoch())?;
             write_all(transaction, Box::new(details.iter().cloned().map(Ok)), &|_, _, _| false)

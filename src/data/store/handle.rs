@@ -323,6 +323,8 @@ pub(super) struct Trouble(Mutex<KnownTrouble>);
 #[derive(Debug, Default)]
 struct KnownTrouble {
     damage: Option<String>,
+    /// Why the last repair failed.
+    unrepaired: Option<StoreError>,
     disk: Option<Disk>,
     /// What the last repair did, and when.
     repaired: Option<(String, Instant)>,
@@ -377,12 +379,17 @@ impl Trouble {
 
     /// The file was replaced by an intact one.
     pub(super) fn repaired(&self) {
-        self.0.lock().damage = None;
+        let mut inner = self.0.lock();
+        (inner.damage, inner.unrepaired) = (None, None);
     }
 
     /// What a repair did: `/status` shows it for a day.
     pub(super) fn tell_repaired(&self, text: String) {
         self.0.lock().repaired = Some((text, Instant::now()));
+    }
+
+    pub(super) fn tell_unrepaired(&self, error: StoreError) {
+        self.0.lock().unrepaired = Some(error);
     }
 
     pub(super) fn damage(&self) -> Option<String> {
@@ -396,7 +403,8 @@ impl Trouble {
         let repaired = inner.repaired.as_ref().filter(|(_, at)| at.elapsed() < REPAIR_TOLD);
         let damage = damage.map(|text| Finding::new(Kind::StoreDamaged, text));
         let repaired = repaired.map(|(text, _)| Finding::new(Kind::StoreRepaired, text));
-        let disk = inner.disk.as_ref().and_then(|disk| disk.error.finding());
+        let disk = inner.disk.as_ref().map(|disk| &disk.error).or(inner.unrepaired.as_ref());
+        let disk = disk.and_then(StoreError::finding);
         disk.into_iter().chain(damage).chain(repaired).collect()
     }
 
@@ -441,6 +449,14 @@ mod tests {
         assert!(trouble.ends_with_any_write() && told()[0].kind == Kind::DiskReadOnly);
         trouble.failed(&StoreError::Disk { path: "x".into(), why: "x".into() });
         assert_eq!(told()[0].kind, Kind::DiskFails);
+        // What hinders a repair is told beside the damage, until it is done.
+        let broken = Trouble::default();
+        let kinds = || broken.findings("x".as_ref()).iter().map(|finding| finding.kind).collect::<Vec<_>>();
+        broken.failed(&StoreError::Damaged("page 37".into()));
+        broken.tell_unrepaired(full(4096));
+        assert_eq!(kinds(), [Kind::DiskFull, Kind::StoreDamaged]);
+        broken.repaired();
+        assert_eq!(kinds(), []);
         trouble.failed(&StoreError::ReadOnly { path: "x".into() });
         trouble.wrote(0, "x".as_ref());
         assert_eq!(told(), []);

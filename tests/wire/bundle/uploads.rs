@@ -110,7 +110,12 @@ async fn one_upload_is_taken_in_at_a_time_and_the_next_one_is_told_when_to_come_
 }
 
 #[tokio::test]
-async fn an_upload_that_drips_in_is_cut_and_leaves_its_place() {
+async fn an_upload_that_drips_in_or_falls_silent_is_cut_and_leaves_its_place() {
+    tokio::join!(is_cut("x"), is_cut(""));
+}
+
+/// `drip`: what comes each second.
+async fn is_cut(drip: &'static str) {
     let (server, desk) = (Setup::offline().start().await, Desk::new());
     let began = Instant::now();
     let slow = let_in(server.admin, 1_000_000, START).await;
@@ -119,7 +124,7 @@ async fn an_upload_that_drips_in_is_cut_and_leaves_its_place() {
         let mut bytes = [0; 4096];
         loop {
             // Each read of the server brings something: only the whole takes too long.
-            slow.write_all(b"x").await.unwrap();
+            slow.write_all(drip.as_bytes()).await.unwrap();
             let answered = tokio::time::timeout(Duration::from_secs(1), slow.read(&mut bytes)).await;
             if let Ok(read) = answered {
                 return String::from_utf8_lossy(&bytes[..read.unwrap()]).into_owned();

@@ -115,7 +115,7 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
             } else {
                 facts.meant(kind, &facts.plain_names(kind), slug)
             };
-            "No " (kind.parameter()) " is called \u{201c}" (facts.room.short(slug)) "\u{201d}. "
+            "There is no " (kind.parameter()) " with the slug \u{201c}" (facts.room.short(slug)) "\u{201d}. "
             @if meant.is_empty() {
                 @if !is_embedded { "Choose one in the form above. " }
             } @else {

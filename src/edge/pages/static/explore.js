@@ -189,7 +189,7 @@ function start() {
   });
   form.addEventListener("change", (event) => {
     // A city lies in one state: another state has others.
-    if (event.target !== words) choose(event.target === state ? { city: "" } : {});
+    if (event.target !== words && /** @type {Element} */ (event.target).id !== "more") choose(event.target === state ? { city: "" } : {});
   });
   words.addEventListener("input", () => {
     clearTimeout(typing);

@@ -41,6 +41,8 @@ pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most:
     if session.req_header().headers.get(header::EXPECT).is_some_and(waits) {
         session.write_continue_response().await.map_err(|_| Failed::BrokenOff)?;
     }
+    // Silence is slow, too: the deadline is ours.
+    session.set_read_timeout(None);
     let began = Instant::now();
     let (mut length, mut beginning) = (0, Vec::new());
     let mut file = tokio::fs::File::from_std(nameless(directory)?);
