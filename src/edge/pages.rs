@@ -39,7 +39,7 @@ use crate::origin::status::Progress;
 use crate::protocol::coding::Coding;
 
 use assets::{Asset, Assets};
-use facts::{CityNames, PageFacts};
+use facts::{PageFacts, TermNames};
 use places::Places;
 use schema::{Described, Shapes};
 
@@ -87,7 +87,7 @@ pub(crate) struct Pages {
     site: Site,
     assets: Assets,
     places: Places,
-    cities: Last<SnapshotId, Arc<CityNames>>,
+    names: Last<SnapshotId, Arc<TermNames>>,
     shapes: Shapes,
     /// Whether pages say that the data is invented.
     is_demo: bool,
@@ -133,7 +133,7 @@ const SCHEMA: ReplyKind = kind("application/schema+json", Confinement::None, Lif
 impl Pages {
     pub(crate) fn new(site: Site) -> Self {
         let (assets, places, shapes) = (Assets::new(), Places::default(), Shapes::default());
-        Self { site, assets, places, cities: Last::default(), shapes, is_demo: false }
+        Self { site, assets, places, names: Last::default(), shapes, is_demo: false }
     }
 
     pub(crate) fn of_demo(self, is_demo: bool) -> Self {
@@ -150,15 +150,15 @@ impl Pages {
         explore::settle::settle(self, published, query);
     }
 
-    /// The names of the cities, which are the same until another snapshot comes.
-    fn city_names(&self, facts: &PageFacts<'_>) -> Arc<CityNames> {
-        self.cities.get_or_make(facts.dataset.id.clone(), || facts.city_names().into())
+    /// The names of the terms, which are the same until another snapshot comes.
+    fn term_names(&self, facts: &PageFacts<'_>) -> Arc<TermNames> {
+        self.names.get_or_make(facts.dataset.id.clone(), || facts.term_names().into())
     }
 
     /// The name of a city, with its state if it needs one.
     fn name_of_city(&self, facts: &PageFacts<'_>, city: &Term) -> String {
         let name = || facts.dataset.label(TaxonomyKind::Cities, city).to_owned();
-        self.city_names(facts).namesakes.get(city.slug.as_str()).cloned().unwrap_or_else(name)
+        self.term_names(facts).namesakes.get(city.slug.as_str()).cloned().unwrap_or_else(name)
     }
 
     /// An asset that is compiled in with this coding.

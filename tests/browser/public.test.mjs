@@ -546,12 +546,20 @@ test("what means nothing is said and never an error, and the match is marked", a
   assert.match(hint, /Left out: page .0./);
   await page.goto(`${mirror.url}/explore?q=golf`);
   assert.match(await page.locator("#venues mark").first().innerText(), /^golf/i);
-  for (const written of ["Austn", "austin texas", "Austin TX"]) {
+  for (const written of ["Austn", "austin texas", "Austin TX", "Austin, TX, USA", "austin texxas", "Austin City"]) {
     await page.goto(`${mirror.url}/explore?near=${encodeURIComponent(written)}`);
     assert.match(await page.locator("#summary").innerText(), /within 31.mi of Austin/, written);
   }
   await page.goto(`${mirror.url}/explore?near=Atlantis`);
   assert.match(await page.locator("#hint").innerText(), /there is no such place/);
+  assert.equal(await page.locator("#near").inputValue(), "Atlantis", "it can be corrected");
+  for (const [written, meant] of [["ft worth tx", "Fort Worth"], ["30.27 -97.74", "30.27, -97.74"]]) {
+    await page.goto(`${mirror.url}/explore?near=${encodeURIComponent(written)}`);
+    assert.ok((await page.locator("#summary").innerText()).endsWith(`of ${meant}`), written);
+  }
+  await page.goto(`${mirror.url}/explore?sport=Golf&state=Texas&sort=rating`);
+  assert.match(await page.locator("#summary").innerText(), /^\d+ venues, Golf, Texas$/);
+  assert.match(await page.locator("#downloads").innerText(), /not in this order/);
   await assertClean(opened);
 });
 
@@ -711,7 +719,7 @@ test("the documentation waits for its turn, and says how long", async () => {
     });
     await page.goto(`${mirror.url}/docs`);
     await page.click("#try");
-    await until("the countdown", async () => /Trying again in [12] s/.test(await page.locator("#viewer").innerText()));
+    await until("the countdown", async () => /Trying again in [12] s/.test(await page.locator("#said").innerText()));
     await page.locator(".opblock").first().waitFor();
     assert.ok(refusals < 0, refused);
     await page.unroute(refused);
@@ -733,16 +741,21 @@ test("a client that asks too much sees how long it has to wait", async () => {
       await page.selectOption("#state", ["texas", "ohio", "florida"][nth % 3]);
       await page.waitForFunction(() => !document.querySelector(".explorer.busy"));
     }
-    const left = async () => Number(/Trying again in (\d+) s/.exec(await notice.innerText())?.[1]);
+    const left = async () => Number(/Trying again by itself in (\d+) s/.exec(await notice.innerText())?.[1]);
     await until("the notice", async () => (await notice.isVisible()) && (await left()) > 0);
     const seen = await left();
     await until("the countdown", async () => (await left()) < seen);
-    // In a frame there is no navigation; the script is known to the browser.
-    await page.goto(`${strict.url}/embed`);
-    assert.equal(await page.locator("nav, header").count(), 0);
-    const seconds = async () => Number(await page.locator("[data-seconds]").innerText());
-    const first = await seconds();
-    await until("the countdown of the frame", async () => (await seconds()) < first);
+    // A browser that knows none of our files has the style and the countdown, too; in a frame there is no navigation.
+    const fresh = await open(chromium);
+    for (const [path, parts] of /** @type {const} */ ([["explore", 2], ["embed", 0]])) {
+      await fresh.page.goto(`${strict.url}/${path}`);
+      assert.equal(await fresh.page.locator("nav, header").count(), parts);
+      const seconds = async () => Number(await fresh.page.locator("[data-seconds]").innerText());
+      const first = await seconds();
+      await until("the countdown of the page", async () => (await seconds()) < first);
+      assert.notEqual(await fresh.page.evaluate(() => getComputedStyle(document.body).margin), "8px");
+    }
+    await fresh.page.context().close();
     // The browser itself reports an answer of 429.
     assert.ok(noticed.every((line) => line.includes("429")), noticed.join("\n"));
     noticed.length = 0;

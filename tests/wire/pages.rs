@@ -424,6 +424,9 @@ async fn pages_have_a_window_of_their_own_and_documents_count_in_that_of_the_api
     server.get("/favicon.svg").await.assert_problem(429, &["30"]);
     server.get(&format!("/{asset}")).await.assert_problem(429, &["30"]);
     server.get("/openapi.json").await.assert_problem(429, &["30"]);
+    // What the page that says to wait needs is not refused.
+    let style = values(refused.text(), "href").into_iter().find(|link| link.starts_with("assets/style.")).unwrap();
+    assert_eq!(server.get(&format!("/{style}")).await.status, 200);
     for left in (0..3).rev() {
         let reply = server.get("/robots.txt").await;
         assert_eq!(reply.status, 200);
@@ -528,9 +531,10 @@ async fn the_finder_shows_what_the_search_finds_in_any_order() {
         widget.text()
     );
     assert!(!widget.text().contains("No venue matches."), "{}", widget.text());
-    // A name in the place of a slug: whoever made the frame sees why it is empty.
+    // A name in the place of a slug is understood; else whoever made the frame sees why it is empty.
+    assert!(page(&server, "/embed?state=Texas").await.text().contains("venues, Texas"));
     for (query, link) in [
-        ("state=Texas", "<a href=\"explore?state=texas\" target=\"_blank\" rel=\"noopener\">Texas</a> (texas)?"),
+        ("state=New", "<a href=\"explore?state=new-york\" target=\"_blank\" rel=\"noopener\">New York</a>"),
         ("state=Atlantis", "There is no state with the slug \u{201c}Atlantis\u{201d}. No venue matches."),
     ] {
         let empty = page(&server, &format!("/embed?{query}")).await;

@@ -50,6 +50,8 @@ pub struct FinderQuery {
     pub look: WidgetLook,
     /// The name of a place in `near`. Until [`settle`](Self::settle), the point of the search has no meaning.
     pub place: Option<Box<str>>,
+    /// What was written for a place and means none.
+    pub no_place: Option<Box<str>>,
     /// What was left out, and why, as sentences.
     pub left_out: Vec<Box<str>>,
 }
@@ -87,6 +89,15 @@ impl FinderQuery {
             left_out.push(said("q", &text[cut.len()..]));
             *text = cut.into();
         }
+        // "30.26 -97.7" is a point as well.
+        if let Some(near) = &mut values[1]
+            && let [lat, lng] = near.split_whitespace().collect::<Vec<_>>()[..]
+            && let written = format!("{},{lng}", lat.trim_end_matches(','))
+            && point(&written).is_ok()
+        {
+            *near = written.into();
+        }
+        let mut no_place = None;
         // A name stands there in the place of a point.
         let is_name = |near: &mut Cow<'_, str>| near.contains(char::is_alphabetic) && point(near).is_err();
         let place = boxed(values[1].take_if(is_name));
@@ -101,14 +112,17 @@ impl FinderQuery {
                         search.list.per_page = IN_WIDGET;
                     }
                     let look = if form == FinderForm::Widget { WidgetLook::read(raw) } else { WidgetLook::default() };
-                    return Self { search, form, look, place, left_out };
+                    return Self { search, form, look, place, no_place, left_out };
                 }
                 Err(QueryError::BadValue { parameter, .. } | QueryError::Repeated { parameter, .. }) => parameter,
                 Err(QueryError::Unknown { .. }) => "",
             };
             let wrong = Self::KNOWN.iter().position(|known| *known == parameter).map(|at| values[at].take());
             match wrong {
-                Some(Some(value)) => left_out.push(said(parameter, &value)),
+                Some(Some(value)) => {
+                    left_out.push(said(parameter, &value));
+                    no_place = no_place.or(boxed((parameter == "near").then_some(value)));
+                }
                 // Not reached: every error names a value. The query of everything has none.
                 _ => values = Default::default(),
             }
@@ -130,6 +144,7 @@ impl FinderQuery {
         } else {
             let name = self.place.take().unwrap_or_default();
             self.left_out.push(said("near", &name));
+            self.no_place = Some(name);
             self.search.near = None;
         }
     }
@@ -189,7 +204,8 @@ impl FinderQuery {
     /// What it weighs as a key, in bytes, about.
     pub fn weight(&self) -> usize {
         let title = self.look.title.as_ref().map_or(0, |title| title.len());
-        title + self.search.weight() + self.left_out.iter().map(|said| said.len()).sum::<usize>()
+        let no_place = self.no_place.as_ref().map_or(0, |name| name.len());
+        title + no_place + self.search.weight() + self.left_out.iter().map(|said| said.len()).sum::<usize>()
     }
 }
 

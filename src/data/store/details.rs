@@ -174,10 +174,11 @@ impl Store {
         if details.is_empty() {
             return Ok(());
         }
-        let stored = self.handle.read(|transaction| Ok(transaction.open_table(database::DETAIL_META)?.len()?))?;
+        let stored = self.handle.read(|transaction| Ok(transaction.open_table(database::DETAIL_META)?.len()?));
         let bodies: u64 = details.iter().map(|(_, detail)| detail.body.len() as u64 + BESIDE_A_BODY).sum();
-        // Each may lie on a page of the index of its own, which is written again.
-        let pages = (details.len() as u64).min(stored / LEAST_OF_A_PAGE + 1);
+        // Each may lie on a page of the index of its own, which is written again. This is an estimate: a read that
+        // fails does not hinder the write.
+        let pages = (details.len() as u64).min(stored.unwrap_or(u64::MAX) / LEAST_OF_A_PAGE + 1);
         let needed = bodies + pages * (8 << 10);
         self.handle.write(needed, |transaction| {
             positions::begin_epoch(transaction, self.epoch())?;

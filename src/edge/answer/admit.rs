@@ -165,6 +165,9 @@ pub struct Admitted {
     pub trail: Trail,
 }
 
+/// How the names of the files begin that a page which says to wait needs.
+const OF_ERROR_PAGES: [&str; 4] = ["style.", "dark.", "age.", "mark."];
+
 /// A request whose head is read. Nothing is decided or counted yet.
 pub(super) struct Incoming<'a> {
     view: &'a View<'a>,
@@ -223,6 +226,11 @@ impl<'a> Incoming<'a> {
             let (admission, route) = (Admission::Preflight(methods), RouteLabel::Preflight);
             return Admitted { admission, route, client, limit, conditional: false, trail: Trail::NONE };
         }
+        // The page that says to wait needs these: they count, and are never refused.
+        let limit = match limit {
+            Decision::Refused { .. } if routed.as_ref().is_ok_and(Routed::is_of_error_pages) => Decision::Unlimited,
+            limit => limit,
+        };
         if let Decision::Refused { quota, retry_after_seconds } = limit {
             let is_trusted = rules.client_ip.trusts(view.peer);
             let proxy = if is_trusted { None } else { UntrustedProxy::of(view.peer, view.headers) };
@@ -282,6 +290,13 @@ struct Routed<'a> {
     raw_path: &'a [u8],
     raw_query: Option<&'a [u8]>,
     query: &'a str,
+}
+
+impl Routed<'_> {
+    fn is_of_error_pages(&self) -> bool {
+        let asset = self.path.strip_prefix(ASSETS);
+        asset.is_some_and(|name| OF_ERROR_PAGES.iter().any(|needed| name.starts_with(needed)))
+    }
 }
 
 /// The endpoint that a target names, its normalised path, and its raw query.

@@ -21,7 +21,7 @@ use crate::edge::search::index::Hits;
 use crate::words::grouped;
 
 use super::Pages;
-use super::facts::{CityNames, PageFacts, TermFact, is_offered, name_of};
+use super::facts::{PageFacts, TermFact, TermNames, is_offered, name_of};
 use super::layout::{self, NavigationItem, instant};
 use super::map::{self, Map, map};
 use super::places::{Extent, miles, place, written};
@@ -60,7 +60,7 @@ struct Shown<'a> {
     /// Words of the query that were left out.
     ignored: &'a [Box<str>],
     extent: Extent,
-    cities: Arc<CityNames>,
+    names: Arc<TermNames>,
     /// Whether a state is chosen, which tells cities of one name apart.
     has_state: bool,
     /// How many of the venues each sport and each state has; `None`: the venues are all that there are.
@@ -86,11 +86,11 @@ impl<'a> Shown<'a> {
         });
         let state = list.slug(TaxonomyKind::States);
         let has_state = state.is_some_and(|state| dataset.membership(TaxonomyKind::States, state).is_some());
-        let cities = pages.city_names(facts);
+        let names = pages.term_names(facts);
         let ignored = hits.map_or(&[][..], |hits| &hits.ignored);
         let found = || dataset.facets(&positions.iter().copied().collect());
         let facets = hits.and_then(|hits| hits.facets.clone()).or_else(|| list.is_filtered().then(found));
-        Self { query, page, last, total, venues: venues.collect(), ignored, extent, cities, has_state, facets }
+        Self { query, page, last, total, venues: venues.collect(), ignored, extent, names, has_state, facets }
     }
 }
 
@@ -157,7 +157,10 @@ pub(super) fn page<'a>(pages: &Pages, facts: &PageFacts<'a>, (query, hits): Aske
 fn filters(facts: &PageFacts<'_>, shown: &Shown<'_>) -> Markup {
     let query = shown.query;
     let (search, list) = (&query.search, &query.search.list);
-    let near = query.place.as_deref().or(search.own_filters().find(|(name, _)| *name == "near").map(|(_, text)| text));
+    let point = search.own_filters().find(|(name, _)| *name == "near").map(|(_, text)| text);
+    // What is no place stays there to be corrected.
+    let no_place = query.no_place.as_deref().map(|text| facts.room.short(text));
+    let near = query.place.as_deref().or(point).or(no_place.as_deref());
     let city = list
         .slug(TaxonomyKind::Cities)
         .map(|slug| facts.room.short(term_name(shown, facts, TaxonomyKind::Cities, slug)));
@@ -296,7 +299,10 @@ fn table(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
                 }
             }
         }
-        p #empty hidden[!shown.venues.is_empty()] { "No venue matches. Remove a word or a filter. For a distance, use Near and Within." }
+        p #empty hidden[!shown.venues.is_empty()] {
+            "No venue matches. Remove a word or a filter"
+            @if shown.query.search.near.is_some() { ", or choose a larger distance." } @else { ". For a distance, use Near and Within." }
+        }
     }
 }
 
@@ -328,6 +334,7 @@ fn files(shown: &Shown<'_>, is_empty: bool) -> Markup {
                 "As a file: " a href=(excel(&csv)) { "Excel" } ", " a href=(excel(&file(DumpKind::DetailsCsv))) { "Excel with address and hours" } ", " a href=(csv) { "CSV" } ", "
                 a href=(file(DumpKind::Geojson)) { "GeoJSON" } ", "
                 a href=(file(DumpKind::Ndjson)) { "NDJSON" }
+                @if ![Order::Usual, Order::Distance].contains(&shown.query.search.order) { " (not in this order: sort them yourself)" }
             }
             " · " a href="#request-title" { "API request, widget" }
         }

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::api::json::{self, Picked};
 use crate::api::listing::{Summary, Venue};
@@ -12,6 +13,7 @@ use crate::api::states;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
+use crate::edge::search::plan::SAME;
 use crate::protocol::excerpt;
 
 use strsim::osa_distance;
@@ -22,21 +24,24 @@ use super::room::{MOST_OF_A_TEXT, PageRoom};
 /// The most terms that a word may mean.
 const MOST_MEANT: usize = 5;
 
-/// In a shorter text a typing error is another word, in bytes.
-const SHORTEST_MISTYPED: usize = 5;
+/// In a shorter text a typing error is another word, and a longer one takes long to compare, in bytes.
+const MISTYPED: RangeInclusive<usize> = 5..=60;
+
+/// So many words of a name are compared.
+const MOST_WORDS: usize = 30;
 
 /// A term with a longer slug is not offered, in bytes.
 const MOST_OF_A_SLUG: usize = 200;
 
-/// The names of the cities of a snapshot.
+/// The names of the terms of a snapshot.
 #[derive(Default)]
-pub(super) struct CityNames {
+pub(super) struct TermNames {
     /// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
     pub namesakes: HashMap<Box<str>, String>,
     /// The slugs of these, by plain name.
     pub by_plain: HashMap<String, Box<str>>,
-    /// Slugs and labels of all cities, as [`plain`] names.
-    pub plain: Vec<[String; 2]>,
+    /// Of each kind, slug and label of each term, as names that are [`written_out`].
+    plain: [Vec<[String; 2]>; 3],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,17 +118,15 @@ impl<'a> PageFacts<'a> {
         labels.get(slug).copied().unwrap_or(slug)
     }
 
-    /// The names of all cities. Takes 20 ms for 20,000.
-    pub(super) fn city_names(&self) -> CityNames {
+    /// The names of all terms. Takes 20 ms for 20,000 cities.
+    pub(super) fn term_names(&self) -> TermNames {
         let namesakes = self.namesakes();
-        let by_plain = namesakes.iter().map(|(slug, name)| (plain(name), slug.clone())).collect();
-        CityNames { namesakes, by_plain, plain: self.plain_names(TaxonomyKind::Cities) }
-    }
-
-    /// Slug and label of each term, as [`plain`] names.
-    pub(super) fn plain_names(&self, kind: TaxonomyKind) -> Vec<[String; 2]> {
-        let terms = self.dataset.terms(kind).iter();
-        terms.map(|term| [plain(&term.slug), plain(self.dataset.label(kind, term))]).collect()
+        let by_plain = namesakes.iter().map(|(slug, name)| (written_out(name), slug.clone())).collect();
+        let plain = |kind| {
+            let terms = self.dataset.terms(kind).iter();
+            terms.map(|term| [written_out(&term.slug), written_out(self.dataset.label(kind, term))]).collect()
+        };
+        TermNames { namesakes, by_plain, plain: TaxonomyKind::ALL.map(plain) }
     }
 
     /// The cities that their name alone does not tell apart.
@@ -164,11 +167,11 @@ impl<'a> PageFacts<'a> {
     }
 
     /// The terms that someone may mean by a text that is no slug: those that it names, else those that it would name
-    /// without one typing error. `names`: the [`plain_names`](Self::plain_names).
-    pub(super) fn meant(&self, kind: TaxonomyKind, names: &[[String; 2]], text: &str) -> Vec<&'a Term> {
+    /// without one typing error.
+    pub(super) fn meant(&self, kind: TaxonomyKind, names: &TermNames, text: &str) -> Vec<&'a Term> {
         let named = self.named(kind, names, text);
-        let wanted = plain(text);
-        if !named.is_empty() || wanted.len() < SHORTEST_MISTYPED {
+        let wanted = written_out(text);
+        if !named.is_empty() || !MISTYPED.contains(&wanted.len()) {
             return named;
         }
         let is_close = |name: &str| name.len().abs_diff(wanted.len()) <= 1 && osa_distance(name, &wanted) == 1;
@@ -176,17 +179,18 @@ impl<'a> PageFacts<'a> {
     }
 
     /// The terms with a name, else with a name that begins so.
-    pub(super) fn named(&self, kind: TaxonomyKind, names: &[[String; 2]], text: &str) -> Vec<&'a Term> {
+    pub(super) fn named(&self, kind: TaxonomyKind, names: &TermNames, text: &str) -> Vec<&'a Term> {
         let state = states::name_of(text).filter(|_| kind == TaxonomyKind::States);
-        let wanted = plain(state.unwrap_or(text));
+        let wanted = written_out(state.unwrap_or(text));
         let exact = self.fitting(kind, names, &|name| name == wanted);
         // A shorter text is the start of too many.
         let is_start = exact.is_empty() && wanted.len() >= 3;
         if is_start { self.fitting(kind, names, &|name| name.starts_with(&wanted)) } else { exact }
     }
 
-    fn fitting(&self, kind: TaxonomyKind, names: &[[String; 2]], fits: &dyn Fn(&str) -> bool) -> Vec<&'a Term> {
-        let terms = self.dataset.terms(kind).iter().zip(names).filter(|(term, _)| is_offered(term));
+    fn fitting(&self, kind: TaxonomyKind, names: &TermNames, fits: &dyn Fn(&str) -> bool) -> Vec<&'a Term> {
+        let terms =
+            self.dataset.terms(kind).iter().zip(&names.plain[kind.index()]).filter(|(term, _)| is_offered(term));
         let named = terms.filter(|(_, names)| names.iter().any(|name| fits(name)));
         named.map(|(term, _)| term).take(MOST_MEANT).collect()
     }
@@ -205,6 +209,17 @@ impl<'a> PageFacts<'a> {
     pub(super) fn first_id(&self) -> Option<u64> {
         self.dataset.content.summaries.first().map(|summary| summary.id.0)
     }
+}
+
+/// A [`plain`] name in which `st`, `ft` and `mt` are whole words.
+pub(super) fn written_out(name: &str) -> String {
+    let words = name.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let whole = |word: &str| {
+        let word = plain(word);
+        let same = SAME.iter().find(|[short, _]| *short == word);
+        same.map_or(word, |[_, whole]| (*whole).to_owned())
+    };
+    words.take(MOST_WORDS).map(whole).collect()
 }
 
 impl Credit {

@@ -23,6 +23,7 @@ pub(super) fn page(pages: &Pages, described: &str) -> String {
             a .button href="openapi.json" { "openapi.json" }
             button #try .quiet type="button" hidden
                 data-css=(pages.assets.link("swagger-ui.css")) data-js=(pages.assets.link("swagger-ui-bundle.js")) { "Try requests" }
+            span #said .small role="status" {}
         }
         nav .actions aria-label="Operations" { @for (path, operation) in groups.iter().flat_map(|(_, all)| all) { a href={ "#" (text(&operation["operationId"])) } { code { (path) } } } }
         @for (group, operations) in groups {

@@ -8,7 +8,7 @@ use super::order::NameWords;
 use super::words::{Allowance, Match, Matching, Words};
 
 /// Words that stand for each other.
-const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
+pub(in crate::edge) const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
 
 /// A word of a query that some listing has.
 pub(super) struct PlannedWord<'a> {

@@ -6,30 +6,33 @@ use crate::api::query::finder::FinderQuery;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::data::snapshot::pointer::Snapshot;
 use crate::edge::pages::Pages;
-use crate::edge::pages::detail::plain;
-use crate::edge::pages::facts::{CityNames, PageFacts};
+use crate::edge::pages::facts::{PageFacts, TermNames, written_out};
 
 /// Whether a query has a name that a snapshot may know.
 pub(in crate::edge::pages) fn is_open(published: &Snapshot, query: &FinderQuery) -> bool {
-    let kind = TaxonomyKind::Cities;
-    let is_unknown = |slug| published.dataset.membership(kind, slug).is_none();
-    query.place.is_some() || query.search.list.slug(kind).is_some_and(is_unknown)
+    let is_unknown = |kind: TaxonomyKind, slug| published.dataset.membership(kind, slug).is_none();
+    let list = &query.search.list;
+    query.place.is_some()
+        || TaxonomyKind::ALL.into_iter().any(|kind| list.slug(kind).is_some_and(|slug| is_unknown(kind, slug)))
 }
 
-/// Takes the city that a name means for the filter, and the middle of its venues for a place.
+/// Takes the term that a name means for its filter, and the middle of the city's venues for a place.
 pub(in crate::edge::pages) fn settle(pages: &Pages, published: &Snapshot, query: &mut FinderQuery) {
     let facts = PageFacts::of(published);
     let list = &mut query.search.list;
-    let state = list.slug(TaxonomyKind::States).map(str::to_owned);
-    let city = &mut list.slugs[TaxonomyKind::Cities.index()];
-    if let Some(name) = city.as_deref().filter(|slug| facts.dataset.membership(TaxonomyKind::Cities, slug).is_none())
-        && let [one] = meant(&pages.city_names(&facts), &facts, name, state.as_deref())[..]
-    {
-        *city = Some(one.slug.as_str().into());
+    for kind in [TaxonomyKind::Sports, TaxonomyKind::States, TaxonomyKind::Cities] {
+        let unknown = list.slug(kind).filter(|slug| facts.dataset.membership(kind, slug).is_none());
+        let meant = unknown.map(|name| match kind {
+            TaxonomyKind::Cities => meant(&pages.term_names(&facts), &facts, name, list.slug(TaxonomyKind::States)),
+            _ => facts.meant(kind, &pages.term_names(&facts), name),
+        });
+        if let Some([one]) = meant.as_deref() {
+            list.slugs[kind.index()] = Some(one.slug.as_str().into());
+        }
     }
     let Some(place) = query.place.clone() else { return };
     let count = |term: &&Term| facts.dataset.count(TaxonomyKind::Cities, &term.slug);
-    let found = meant(&pages.city_names(&facts), &facts, &place, None).into_iter().max_by_key(count);
+    let found = meant(&pages.term_names(&facts), &facts, &place, None).into_iter().max_by_key(count);
     let point = found.and_then(|term| {
         let positions = facts.dataset.membership(TaxonomyKind::Cities, &term.slug)?.positions()?;
         let positions: Vec<u32> = positions.iter().collect();
@@ -39,27 +42,48 @@ pub(in crate::edge::pages) fn settle(pages: &Pages, published: &Snapshot, query:
     query.settle(point);
 }
 
+/// So many words has a state at most.
+const MOST_OF_A_STATE: usize = 3;
+
+/// What people write behind a city and its state.
+const ENDINGS: [&str; 5] = ["usa", "us", "u.s.", "united states", "city"];
+
 /// The cities that someone may mean: by name, by slug, by name and state; of one state if that is chosen.
-pub(super) fn meant<'a>(names: &CityNames, facts: &PageFacts<'a>, text: &str, state: Option<&str>) -> Vec<&'a Term> {
+pub(super) fn meant<'a>(names: &TermNames, facts: &PageFacts<'a>, text: &str, state: Option<&str>) -> Vec<&'a Term> {
+    let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
+    let mut text = text.trim_matches(is_separator);
+    loop {
+        let found = named_so(names, facts, text, state);
+        let lower = text.to_ascii_lowercase();
+        let before =
+            ENDINGS.iter().find_map(|ending| lower.strip_suffix(ending)).filter(|rest| rest.ends_with(is_separator));
+        match before.map(|rest| text[..rest.len()].trim_matches(is_separator)) {
+            Some(before) if found.is_empty() && !before.is_empty() => text = before,
+            _ => return found,
+        }
+    }
+}
+
+fn named_so<'a>(names: &TermNames, facts: &PageFacts<'a>, text: &str, state: Option<&str>) -> Vec<&'a Term> {
     let kind = TaxonomyKind::Cities;
-    if let Some(slug) = names.by_plain.get(&plain(text)) {
+    if let Some(slug) = names.by_plain.get(&written_out(text)) {
         return facts.dataset.terms(kind).iter().filter(|term| *term.slug == **slug).take(1).collect();
     }
     let (name, after) = text.rsplit_once(',').map_or((text, None), |(name, state)| (name, Some(state)));
     let states = TaxonomyKind::States;
-    let named =
-        after.and_then(|state| facts.meant(states, &facts.plain_names(states), state.trim()).into_iter().next());
-    let mut found = facts.named(kind, &names.plain, name);
+    let named = after.and_then(|state| facts.meant(states, names, state.trim()).into_iter().next());
+    let mut found = facts.named(kind, names, name);
     if found.is_empty() && after.is_none() {
         // "Waco TX" is written as often as "Waco, TX".
-        let is_state = |state: &str| !facts.named(states, &facts.plain_names(states), state).is_empty();
-        let mut split = name.match_indices(' ').map(|(at, _)| (name[..at].trim(), name[at..].trim()));
-        if let Some((name, state)) = split.find(|(name, state)| !name.is_empty() && is_state(state)) {
-            return meant(names, facts, &format!("{name},{state}"), None);
+        let splits: Vec<usize> = name.rmatch_indices(' ').map(|(at, _)| at).take(MOST_OF_A_STATE).collect();
+        let split = splits.into_iter().rev().map(|at| (name[..at].trim(), name[at..].trim()));
+        let mut split = split.filter(|(name, _)| !name.is_empty());
+        if let Some((name, state)) = split.find(|(_, state)| !facts.meant(states, names, state).is_empty()) {
+            return named_so(names, facts, &format!("{name},{state}"), None);
         }
     }
     if found.is_empty() {
-        found = facts.meant(kind, &names.plain, name);
+        found = facts.meant(kind, names, name);
     }
     if let Some(state) = state.or(named.map(|term| &*term.slug)) {
         let within = facts.dataset.terms_within(kind, states, state);

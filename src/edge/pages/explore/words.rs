@@ -52,7 +52,7 @@ pub(super) fn term_name<'s>(
     kind: TaxonomyKind,
     slug: &'s str,
 ) -> &'s str {
-    let namesake = shown.cities.namesakes.get(slug).filter(|_| kind == TaxonomyKind::Cities && !shown.has_state);
+    let namesake = shown.names.namesakes.get(slug).filter(|_| kind == TaxonomyKind::Cities && !shown.has_state);
     namesake.map_or_else(|| facts.label(kind, slug), String::as_str)
 }
 
@@ -111,9 +111,9 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
     html! {
         @for (kind, slug) in unknown {
             @let meant = if kind == TaxonomyKind::Cities {
-                settle::meant(&shown.cities, facts, slug, shown.query.search.list.slug(TaxonomyKind::States))
+                settle::meant(&shown.names, facts, slug, shown.query.search.list.slug(TaxonomyKind::States))
             } else {
-                facts.meant(kind, &facts.plain_names(kind), slug)
+                facts.meant(kind, &shown.names, slug)
             };
             "There is no " (kind.parameter()) " with the slug \u{201c}" (facts.room.short(slug)) "\u{201d}. "
             @if meant.is_empty() {
@@ -136,7 +136,7 @@ pub(super) fn unknown_terms(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup 
 pub(super) fn other_places(shown: &Shown<'_>, facts: &PageFacts<'_>) -> Markup {
     let Some(place) = shown.query.place.as_deref() else { return html! {} };
     let name = place.split(',').next().unwrap_or(place);
-    let found = settle::meant(&shown.cities, facts, name, None).into_iter();
+    let found = settle::meant(&shown.names, facts, name, None).into_iter();
     let names = found.map(|term| term_name(shown, facts, TaxonomyKind::Cities, &term.slug));
     let others: Vec<&str> = names.filter(|other| *other != place).collect();
     let link = |name: &str| FinderQuery { place: Some(name.into()), ..shown.query.clone() }.link("explore", 1);

@@ -46,6 +46,11 @@ const show = (/** @type {object} */ description) =>
 
 const viewer = /** @type {HTMLElement} */ (document.getElementById("viewer"));
 
+/** The button that loads the form, which is four times as large as all other pages together. */
+const button = /** @type {HTMLButtonElement} */ (document.getElementById("try"));
+/** What is said beside it. */
+const status = /** @type {HTMLElement} */ (document.getElementById("said"));
+
 /**
  * What the server answers, as soon as it does: it counts these requests, too.
  * @param {string} path
@@ -55,25 +60,22 @@ async function fetched(path) {
   const answer = await fetch(path);
   if (answer.status === 429 || answer.status === 503) {
     for (let left = Math.max(1, Number(answer.headers.get("Retry-After")) || 5); left > 0; left -= 1) {
-      viewer.textContent = `The limit of requests is reached. Trying again in ${left} s.`;
+      status.textContent = `The limit of requests is reached. Trying again in ${left} s.`;
       await new Promise((resolve) => { setTimeout(resolve, 1000); });
     }
-    viewer.textContent = "Loading\u2026";
+    status.textContent = "Loading\u2026";
     return fetched(path);
   }
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   return answer;
 }
 
-/** The button that loads the form, which is four times as large as all other pages together. */
-const button = /** @type {HTMLButtonElement} */ (document.getElementById("try"));
-
 /** Loads the form, and shows it in the place of the reference. */
 async function open() {
   const reference = /** @type {HTMLElement} */ (document.getElementById("reference"));
   const [js, css] = [button.dataset.js ?? "", button.dataset.css ?? ""];
-  reference.hidden = true;
-  viewer.textContent = "Loading\u2026";
+  button.disabled = true;
+  status.textContent = "Loading\u2026";
   try {
     const spec = await (await fetched("openapi.json")).json();
     // The elements take them from the browser's cache then: of an element that fails nobody learns why.
@@ -92,8 +94,8 @@ async function open() {
     show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
     reference.remove();
   } catch (error) {
-    viewer.textContent = `The form cannot be shown: ${error instanceof Error ? error.message : error}. Try again in a minute.`;
-    reference.hidden = false;
+    status.textContent = `The form cannot be shown: ${error instanceof Error ? error.message : error}. Try again in a minute.`;
+    button.disabled = false;
   }
 }
 

@@ -87,7 +87,7 @@ function start() {
     if (!of("venues") || !of("filters")) throw new Error("the answer is not a page of the finder");
     document.title = page.title;
     const copied = (/** @type {Iterable<Node>} */ nodes) => [...nodes].map((node) => document.importNode(node, true));
-    for (const id of ["summary", "hint", "off-map", "venues", "place", "api-url", "api-order", "downloads", "widget"]) {
+    for (const id of ["summary", "hint", "off-map", "venues", "empty", "place", "api-url", "api-order", "downloads", "widget"]) {
       element(id, HTMLElement).replaceChildren(...copied(of(id)?.childNodes ?? []));
     }
     for (const id of ["empty", "pager"]) element(id, HTMLElement).hidden = of(id)?.hidden ?? true;
@@ -136,10 +136,14 @@ function start() {
    */
   function wait(seconds, then) {
     const until = Date.now() + seconds * 1000;
+    say("Too many requests, or a busy server. Trying again by itself");
+    // Screen readers say the alert once, not each second.
+    const shown = Object.assign(document.createElement("span"), { ariaHidden: "true" });
+    notice.append(shown);
     const tick = () => {
       const left = Math.ceil((until - Date.now()) / 1000);
-      if (left > 0) return say(`Too many requests, or a busy server. Trying again in ${left} s.`);
-      then();
+      if (left <= 0) return then();
+      shown.textContent = ` in ${left} s.`;
     };
     tick();
     countdown = setInterval(tick, 1000);
