@@ -264,6 +264,11 @@ impl Clock {
         self.origin.smallest_ms(self.instants())
     }
 
+    /// By how many milliseconds this clock is behind the origin's, if every answer of the last hour says so.
+    pub fn told_behind_ms(&self) -> Option<i64> {
+        self.origin.told_ahead_ms(self.instants())
+    }
+
     pub fn now(&self) -> Now {
         self.read().1
     }

@@ -24,6 +24,9 @@ const JUMP_MS: i64 = 2000;
 /// of all others look old. In milliseconds.
 const FURTHEST_AHEAD_MS: i64 = 15 * 60 * 1000;
 
+/// If every answer is dated further ahead than this, one of the clocks is wrong. In milliseconds.
+const TOLD_AHEAD_MS: i64 = 60 * 1000;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instants {
     pub wall: WallTime,
@@ -64,9 +67,17 @@ impl OriginLag {
         self.publish(&mut self.lags.lock(), now)
     }
 
+    /// By how many milliseconds our clock is behind the origin's, if that is worth telling.
+    pub(super) fn told_ahead_ms(&self, now: Instants) -> Option<i64> {
+        let mut lags = self.lags.lock();
+        lags.forget(now);
+        let ahead_ms = lags.minutes.iter().map(|minute| -minute.largest_ms).min()?;
+        (ahead_ms > TOLD_AHEAD_MS).then_some(ahead_ms)
+    }
+
     fn publish(&self, lags: &mut DateLags, now: Instants) -> i64 {
         let least_ms = lags.smallest_ms(now);
-        let oldest = lags.minutes.front().map(|(began, _)| began.plus(MEMORY).as_nanos());
+        let oldest = lags.minutes.front().map(|minute| minute.began.plus(MEMORY).as_nanos());
         // `until` is last: a reader that sees it sees the others, too. One that still sees the old one uses a value
         // that was right a moment ago, and after a jump the old base sends it to the lock.
         self.least_ms.store(least_ms, Ordering::Release);
@@ -76,13 +87,22 @@ impl OriginLag {
     }
 }
 
-/// The smallest differences of the last hour.
+/// The differences of answers within a minute.
+#[derive(Debug)]
+struct Minute {
+    began: Monotonic,
+    /// The smallest that is believed.
+    smallest_ms: Option<i64>,
+    largest_ms: i64,
+}
+
+/// The differences of the last hour.
 #[derive(Debug, Default)]
 struct DateLags {
     /// [`Instants::base_ms`] of the latest use.
     base_ms: i64,
-    /// When a minute began, and the smallest difference in it; at most 61.
-    minutes: VecDeque<(Monotonic, i64)>,
+    /// At most 61.
+    minutes: VecDeque<Minute>,
 }
 
 impl DateLags {
@@ -92,19 +112,23 @@ impl DateLags {
         self.forget(now);
         let has_jumped = now.wall.millis_since(received).saturating_abs() > JUMP_MS;
         let lag_ms = if has_jumped { now.wall } else { received }.millis_since(date);
-        if lag_ms < -FURTHEST_AHEAD_MS {
-            return;
-        }
+        let believed_ms = Some(lag_ms).filter(|lag_ms| *lag_ms >= -FURTHEST_AHEAD_MS);
         match self.minutes.back_mut() {
-            Some((began, least)) if now.mono.since(*began) < MINUTE => *least = lag_ms.min(*least),
-            _ => self.minutes.push_back((now.mono, lag_ms)),
+            Some(minute) if now.mono.since(minute.began) < MINUTE => {
+                minute.smallest_ms = minute.smallest_ms.into_iter().chain(believed_ms).min();
+                minute.largest_ms = minute.largest_ms.max(lag_ms);
+            }
+            _ => {
+                let minute = Minute { began: now.mono, smallest_ms: believed_ms, largest_ms: lag_ms };
+                self.minutes.push_back(minute);
+            }
         }
     }
 
     /// By how many milliseconds the origin's clock is behind ours; negative when it is ahead, 0 while unknown.
     fn smallest_ms(&mut self, now: Instants) -> i64 {
         self.forget(now);
-        self.minutes.iter().map(|(_, lag_ms)| *lag_ms).min().unwrap_or(0)
+        self.minutes.iter().filter_map(|minute| minute.smallest_ms).min().unwrap_or(0)
     }
 
     /// Forgets what is too old, and everything if the wall clock has jumped.
@@ -114,7 +138,7 @@ impl DateLags {
             self.minutes.clear();
         }
         self.base_ms = base_ms;
-        while self.minutes.front().is_some_and(|(began, _)| now.mono.since(*began) > MEMORY) {
+        while self.minutes.front().is_some_and(|minute| now.mono.since(minute.began) > MEMORY) {
             self.minutes.pop_front();
         }
     }
@@ -181,6 +205,22 @@ mod tests {
         assert_eq!(smallest(&lags, 1), 0);
         note(&lags, 2, 86_400);
         assert_eq!(smallest(&lags, 2), 86_400, "an origin may be behind as far as it likes");
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_every_answer_is_told() {
+        let told = |lags: &OriginLag, seconds: u64| lags.told_ahead_ms(at(seconds, 1_000_000 + seconds.cast_signed()));
+        let lags = OriginLag::default();
+        assert_eq!(told(&lags, 1), None);
+        note(&lags, 1, -61);
+        note(&lags, 2, -86_400);
+        assert_eq!(told(&lags, 2), Some(61_000));
+        // One of several machines has a clock like ours.
+        note(&lags, 100, -59);
+        assert_eq!(told(&lags, 100), None);
+        note(&lags, 3600, -86_400);
+        assert_eq!(told(&lags, 3701), Some(86_400_000), "what came more than an hour ago is forgotten");
+        assert_eq!(lags.told_ahead_ms(at(3702, 1_090_102)), None, "the clock was set");
     }
 
     #[test]

@@ -60,13 +60,13 @@ macro_rules! kinds {
 kinds! {
     /// The data directory has no room.
     DiskFull "disk-full" Yes
-        "Make room on that disk. Stored data is served; the server tries again.";
+        "Make room on that disk. Stored data is served meanwhile.";
     /// The data directory or its file system is read-only.
     DiskReadOnly "disk-read-only" Yes
-        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. Stored data is served; the server tries again.";
+        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. Stored data is served meanwhile.";
     /// Reading or writing the data directory fails in another way.
     DiskFails "disk-fails" Yes
-        "Check that disk (`dmesg`, `smartctl`). Stored data is served; the server tries again.";
+        "Check that disk (`dmesg`, `smartctl`). Stored data is served meanwhile.";
     /// Work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped.
     ThreadsFew "no-threads" No
         "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 for what was dropped.";
@@ -84,10 +84,10 @@ kinds! {
         "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
     /// A replica cannot read the object store, or what is there is old.
     ReplicaFails "replica-fails" Old
-        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Stored data is served; the server keeps trying.";
+        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Stored data is served meanwhile.";
     /// The origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used.
     OriginFails "origin-fails" Old
-        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). Stored data is served; the server keeps trying.";
+        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). Stored data is served meanwhile.";
     /// The data is dated in the future, so that its age is unknown.
     ClockWrong "clock-wrong" Yes
         "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
@@ -118,9 +118,12 @@ kinds! {
     /// The origin's answers differ at each look although no `modified` does.
     AnswersUnsteady "answers-unsteady" No
         "Nothing: other bytes alone are no change. If you run the origin, send equal data as equal bytes.";
+    /// The clock of this machine is more than a minute behind the origin's.
+    ClockBehind "clock-behind" No
+        "Set this machine's clock, for example with NTP, or tell the provider. Ages are right, instants are not.";
     /// The origin states another number of listings than its pages show.
     TotalDiffers "total-differs" No
-        "Nothing: lists show its total, and what is not known here is forwarded. If you run the origin, let `total` and the counts of the terms be those of its pages.";
+        "Nothing: lists show its total, and what is not known here is forwarded. If you run the origin, count what its pages show.";
     /// The origin forbids a shield to store its answers, several times in a row.
     NotStored "not-stored" No
         "If these answers are the same for everybody, let the origin send `Cache-Control: public` with a `max-age`, or run a mirror (mirror.enabled = true).";
@@ -150,7 +153,7 @@ kinds! {
         "Replace the files. They are read again within seconds.";
     /// The HTTPS certificate ends within a week, has ended, is not valid yet, or is that of an authority.
     CertificateEnds "certificate-ends" No
-        "Replace the files of tls.cert and tls.key. They are read again within seconds.";
+        "Replace the files of tls.cert and tls.key: they are read within seconds.";
     /// Clients behind one proxy that is not trusted were refused (429).
     ProxyUntrusted "proxy-untrusted" No
         "If it is your proxy, add its address to client_ip.trusted_proxies, set client_ip.header to the header that it sends, and reload.";

@@ -256,6 +256,7 @@ async fn an_origin_whose_clock_is_minutes_off_has_fresh_data_and_is_healthy() {
             // After the restart there may be no body to read.
             let stamp = &status["origin"]["stamps"]["lists"];
             assert!(stamp == "used" || (life == 1 && stamp.is_null()), "{life} {ahead}: {stamp}");
+            assert_eq!(server.finding("clock-behind").await.is_some(), ahead > 0, "{life} {ahead}");
             let id = origin.world(World::ids)[30];
             origin.edit(|world| assert!(world.touch(id) && world.change_detail(id)));
             server.refresh().await;

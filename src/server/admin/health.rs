@@ -16,7 +16,7 @@ use crate::protocol::client_address::ClientIpConfig;
 use crate::tasks;
 use crate::telemetry::findings::{Finding, Kind, Raised, blame};
 use crate::telemetry::lines::standard_error;
-use crate::words::counted;
+use crate::words::{self, counted};
 
 use super::status::Status;
 
@@ -89,6 +89,10 @@ impl Status {
         all.extend(self.limiter.refused.findings(now, |peer| client_ip.trusts(peer)));
         all.extend(self.reloads.findings());
         all.extend(self.socket.finding());
+        all.extend(self.clock.told_behind_ms().map(|millis| {
+            let behind = words::seconds(millis.unsigned_abs() / 1000);
+            Finding::new(Kind::ClockBehind, format!("the clock is {behind} behind that of the origin"))
+        }));
         all.extend(self.audits.as_ref().and_then(|audits| audits.score().finding()));
         let access = self.access.load();
         let queues = standard_error().into_iter().chain(access.as_ref().map(|access| &access.lines));
