@@ -237,7 +237,8 @@ fn accept(named: &ServerArgs, json: bool) -> Result<ExitCode, Failure> {
     let Some(HeldBack { snapshot, listings, serving, .. }) = &then.held else {
         return Err(SnapshotError::NothingHeld.into());
     };
-    tell(format!("accepting {snapshot}: {} instead of {serving}", counted(*listings, "listing")));
+    let listed = counted(*listings, "listing");
+    tell(format!("accepting {snapshot}: {listed} instead of {serving}, once the origin says that it still has them"));
     server.ask(Method::POST, "/snapshots/accept")?;
     let began = Instant::now();
     loop {

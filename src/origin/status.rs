@@ -167,8 +167,8 @@ pub struct Picture {
     pub unstored: u64,
     /// The use of `generated_at`, by kind of answer; kinds without it are absent.
     pub stamps: BTreeMap<&'static str, &'static str>,
-    /// The oldest copy of a cache that was too old.
-    pub old_copy: Option<OldCopy>,
+    /// The oldest copy of a cache that was too old, and when it came.
+    old_copy_seen: Option<(OldCopy, Instant)>,
     /// How many listings on which pages of the list cannot be read.
     broken: BTreeMap<u64, usize>,
     /// By path.
@@ -193,6 +193,15 @@ impl Picture {
     pub fn copy_age(&self) -> Option<Duration> {
         const HOUR: Duration = Duration::from_secs(3600);
         self.copy_seen.filter(|(_, at)| at.elapsed() < HOUR).map(|(age, _)| age)
+    }
+
+    /// The oldest copy that was too old, while another could be expected.
+    pub fn old_copy(&self) -> Option<OldCopy> {
+        let is_told = |(copy, at): &(OldCopy, Instant)| {
+            let renewed = Duration::from_secs(copy.age_seconds).saturating_mul(2);
+            at.elapsed() < renewed.clamp(OLD_COPY_TOLD[0], OLD_COPY_TOLD[1])
+        };
+        self.old_copy_seen.filter(is_told).map(|(copy, _)| copy)
     }
 
     /// For how long it has failed; `None`: it answers. A shield counts until the last failure that it saw.
@@ -244,7 +253,7 @@ impl Picture {
         });
         let held = self.held.as_ref().map(HeldBack::finding);
         let details = self.details.clone().filter(|_| !self.stands_still());
-        let old = self.old_copy.map(OldCopy::finding);
+        let old = self.old_copy().map(OldCopy::finding);
         let waits = self.copies.filter(|wait| self.failing_since.is_none() && !wait.is_expected);
         let waits = waits.map(|CopiesWait { until, .. }| {
             let text = format!("until {until} caches before the origin may send old copies; then it is asked again");
@@ -444,7 +453,9 @@ impl OriginStatus {
     /// A copy was far older than `origin.cache_ttl`.
     pub fn saw_old_copy(&self, copy: OldCopy) {
         let mut picture = self.0.lock();
-        picture.old_copy = picture.old_copy.filter(|kept| kept.age_seconds >= copy.age_seconds).or(Some(copy));
+        if picture.old_copy().is_none_or(|kept| copy.age_seconds >= kept.age_seconds) {
+            picture.old_copy_seen = Some((copy, Instant::now()));
+        }
     }
 
     /// An answer confirms the data only for an instant that was so long ago.
@@ -455,6 +466,9 @@ impl OriginStatus {
         }
     }
 }
+
+/// A copy that was too old is told for twice its age: at least and at most so long.
+const OLD_COPY_TOLD: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(3600)];
 
 /// How long the pace is measured before it counts.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -544,6 +558,22 @@ mod tests {
         assert!(since().is_some());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_old_copy_is_told_while_another_may_come() {
+        let status = OriginStatus::default();
+        let see = |age_seconds| status.saw_old_copy(OldCopy { age_seconds, cache_ttl_seconds: 5 });
+        let told = || status.picture().old_copy().map(|copy| copy.age_seconds);
+        see(100);
+        see(90);
+        assert_eq!(told(), Some(100));
+        tokio::time::advance(Duration::from_secs(199)).await;
+        assert_eq!(told(), Some(100));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(told(), None);
+        see(60);
+        assert_eq!(told(), Some(60));
+    }
+
     #[test]
     fn each_thing_that_is_wrong_with_an_origin_is_a_finding_until_it_is_right() {
         let trouble = || Some(Finding::new(Kind::DetailsFail, "none is answered"));
@@ -551,7 +581,7 @@ mod tests {
         let fails = || Picture { failing_since, state: OriginState::CouldNotBeAsked, ..Picture::default() };
         let details = |details| Picture { details, ..Picture::default() };
         let unstored = |shield, unstored| Picture { shield, unstored, ..Picture::default() };
-        let old_copy = Some(OldCopy { age_seconds: 4000, cache_ttl_seconds: 300 });
+        let old_copy_seen = Some((OldCopy { age_seconds: 4000, cache_ttl_seconds: 300 }, Instant::now()));
         let wait = |is_expected| CopiesWait { until: WallTime::from_seconds(9), is_expected };
         let waits = |is_expected| Picture { copies: Some(wait(is_expected)), ..Picture::default() };
         for (picture, want) in [
@@ -564,7 +594,7 @@ mod tests {
             (unstored(true, 3), &[Kind::NotStored]),
             (unstored(false, 1000), &[]),
             (Picture { held: Some(HeldBack::default()), ..Picture::default() }, &[Kind::HeldBack]),
-            (Picture { old_copy, ..Picture::default() }, &[Kind::CopiesOld]),
+            (Picture { old_copy_seen, ..Picture::default() }, &[Kind::CopiesOld]),
             (waits(false), &[Kind::CopiesWait]),
             (waits(true), &[]),
         ] {

@@ -16,6 +16,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStor
 use x509_parser::parse_x509_certificate;
 
 use super::ask::ClientError;
+use crate::clock::WallTime;
 use crate::config::files;
 
 /// What helps when a server shows the certificate of an authority, which webpki refuses as `CaUsedAsEndEntity`.
@@ -84,9 +85,12 @@ impl ServerCertVerifier for Verifier {
             {
                 rustls::Error::General(AUTHORITY.to_owned())
             }
-            rustls::Error::InvalidCertificate(
-                CertificateError::ExpiredContext { .. } | CertificateError::NotValidYetContext { .. },
-            ) => rustls::Error::General(format!("{error}; see whether the clock of this machine is right")),
+            rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
+                untimely("expired at", not_after, "the server needs a new one")
+            }
+            rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }) => {
+                untimely("is not valid before", not_before, "the server needs another one")
+            }
             error => error,
         })
     }
@@ -112,6 +116,14 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The server's certificate is not valid now.
+fn untimely(why: &str, at: UnixTime, todo: &str) -> rustls::Error {
+    let at = WallTime::from_seconds(at.as_secs().try_into().unwrap_or(i64::MAX));
+    rustls::Error::General(format!(
+        "the server's certificate {why} {at}; see whether the clock of this machine is right; if it is, {todo}"
+    ))
 }
 
 /// The bytes of a PEM file without a byte order mark, which would hide the first certificate or key.

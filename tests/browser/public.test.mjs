@@ -546,10 +546,12 @@ test("what means nothing is said and never an error, and the match is marked", a
   assert.match(hint, /Left out: page .0./);
   await page.goto(`${mirror.url}/explore?q=golf`);
   assert.match(await page.locator("#venues mark").first().innerText(), /^golf/i);
-  for (const written of ["Austn", "austin texas", "Austin TX", "Austin, TX, USA", "austin texxas", "Austin City"]) {
+  for (const written of ["Austn", "austin texas", "Austin TX", "Austin, TX, USA", "austin texxas", "near Austin City", "Austin, Tex. 78701", "1 Main St, Austin, T.X."]) {
     await page.goto(`${mirror.url}/explore?near=${encodeURIComponent(written)}`);
     assert.match(await page.locator("#summary").innerText(), /within 31.mi of Austin/, written);
   }
+  await page.goto(`${mirror.url}/explore?near=Paris,+France`);
+  assert.match(await page.locator("#hint").innerText(), /there is no such place/, "of another country");
   await page.goto(`${mirror.url}/explore?near=Atlantis`);
   assert.match(await page.locator("#hint").innerText(), /there is no such place/);
   assert.equal(await page.locator("#near").inputValue(), "Atlantis", "it can be corrected");

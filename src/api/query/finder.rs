@@ -214,7 +214,7 @@ fn said(parameter: &str, value: &str) -> Box<str> {
     let why = match parameter {
         "q" => "at most 200 characters are looked for, and they need a letter or a digit",
         "near" => "there is no such place: write a city, or a latitude and a longitude",
-        "radius" => "a distance needs a place, and is at most half way round the earth",
+        "radius" => "a distance is above 0, at most half way round the earth, and needs a place",
         "page" => "pages are numbered from 1",
         "sort" => "there is no such order",
         "bbox" => "it is no part of the earth: write west,south,east,north in degrees",

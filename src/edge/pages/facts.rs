@@ -180,7 +180,7 @@ impl<'a> PageFacts<'a> {
 
     /// The terms with a name, else with a name that begins so.
     pub(super) fn named(&self, kind: TaxonomyKind, names: &TermNames, text: &str) -> Vec<&'a Term> {
-        let state = states::name_of(text).filter(|_| kind == TaxonomyKind::States);
+        let state = states::name_of(&plain(text)).filter(|_| kind == TaxonomyKind::States);
         let wanted = written_out(state.unwrap_or(text));
         let exact = self.fitting(kind, names, &|name| name == wanted);
         // A shorter text is the start of too many.

@@ -154,7 +154,8 @@ impl ReplicaState {
         if let Some(download) = &self.download {
             return Some(format!("the newest data is still being downloaded from the object store, {download}"));
         }
-        Some(if unwritten > oldest {
+        // While the publisher confirms its data, it writes heads that were just confirmed.
+        Some(if unwritten > oldest || unconfirmed.saturating_sub(unwritten) <= oldest / 2 {
             format!(
                 "the newest head in the object store was written at {}, {} ago; either the publisher has nothing confirmed to \
                  write (its /status says why), or it does not write, or the object store shows an old state",
@@ -216,6 +217,7 @@ mod tests {
             (at(0), at(50), None),
             (at(-3000), at(-9), None),
             (at(-3), at(-11), Some("the publisher itself has not confirmed its data since")),
+            (at(-9), at(-11), Some("9 seconds ago; either the publisher has nothing confirmed to write")),
             (
                 at(-12),
                 at(-11),

@@ -241,7 +241,7 @@ fn copies_far_older_than_the_configured_time_are_named_with_both() {
     let watch = watch();
     for (date, age) in [(NOW, None), (NOW - 600, None), (NOW, Some(630)), (NOW + 500, Some(0))] {
         until(&watch, &answer(&[], date, age), None);
-        assert_eq!(watch.status.picture().old_copy, None, "{date} {age:?}");
+        assert_eq!(watch.status.picture().old_copy(), None, "{date} {age:?}");
     }
     until(&watch, &answer(&[], NOW, Some(4000)), None);
     until(&watch, &answer(&[], NOW, Some(3000)), None);

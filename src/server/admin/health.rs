@@ -165,7 +165,9 @@ impl Status {
     /// Why data gets too old although the origin answers, as long as the configuration and its caches are such.
     fn too_late(&self, picture: &Picture, oldest: Duration) -> Option<Finding> {
         let (config, limit) = (self.settings.load(), self.budget()?.view().limit);
-        let copies = picture.copy_age().unwrap_or_default().min(config.origin.cache_ttl);
+        // Much older ones have a finding of their own.
+        let most = picture.old_copy().map_or(Duration::MAX, |_| config.origin.cache_ttl);
+        let copies = picture.copy_age().unwrap_or_default().min(most);
         let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let (text, todo) = too_late(config.ttl, oldest, copies, limit)?;
         Some(Finding::new(Kind::TtlShort, text).todo(todo))

@@ -22,6 +22,9 @@ pub(crate) struct Reloads {
     applied: Arc<ArcSwapOption<ReloadFacts>>,
 }
 
+/// A restart reads what the reload has read.
+const CORRECT_FIRST: &str = "Correct the configuration before you restart the server: it would not start.";
+
 impl Reloads {
     pub(crate) fn record(&self, report: ReloadFacts) {
         let report = Arc::new(report);
@@ -46,7 +49,8 @@ impl Reloads {
         let waits = applied.as_ref().filter(|report| !report.needs_restart.is_empty()).map(|report| {
             let keys = report.needs_restart.join(", ");
             let text = format!("the reload at {} changed keys that take effect at the next start: {keys}", at(report));
-            Finding::new(Kind::RestartNeeded, text)
+            let finding = Finding::new(Kind::RestartNeeded, text);
+            if failed.is_some() { finding.todo(CORRECT_FIRST) } else { finding }
         });
         failed.into_iter().chain(waits).collect()
     }

@@ -164,8 +164,12 @@ async fn a_bad_certificate_is_named_without_a_request_and_disturbs_no_kept_answe
     server.ok(PATH).await;
     let past = ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"];
     let cases: [(&str, &[&str], &str); 4] = [
-        ("IP:127.0.0.1", &past, "see whether the clock of this machine is right"),
-        ("IP:127.0.0.1", &["-startdate", "20990101000000Z", "-enddate", "20990201000000Z"], "see whether the clock"),
+        ("IP:127.0.0.1", &past, "expired at 2020-02-01t00:00:00z; see whether the clock of this machine is right"),
+        (
+            "IP:127.0.0.1",
+            &["-startdate", "20990101000000Z", "-enddate", "20990201000000Z"],
+            "is not valid before 2099-01-01t00:00:00z",
+        ),
         ("DNS:elsewhere.example", &["-days", "2"], "not valid for name"),
         // Of another authority with the same name.
         ("", &[], "badsignature"),

@@ -45,23 +45,36 @@ pub(in crate::edge::pages) fn settle(pages: &Pages, published: &Snapshot, query:
 /// So many words has a state at most.
 const MOST_OF_A_STATE: usize = 3;
 
-/// What people write behind a city and its state.
-const ENDINGS: [&str; 5] = ["usa", "us", "u.s.", "united states", "city"];
+/// What people write before a city, and behind it and its state.
+const BEGINNINGS: [&str; 3] = ["near ", "in ", "around "];
+const ENDINGS: [&str; 7] = ["usa", "us", "u.s.", "u.s.a.", "united states", "city", "area"];
+
+/// In digits.
+const POSTAL_CODE: usize = 5;
+
+/// So many of them at most.
+const MOST_ENDINGS: usize = 3;
 
 /// The cities that someone may mean: by name, by slug, by name and state; of one state if that is chosen.
 pub(super) fn meant<'a>(names: &TermNames, facts: &PageFacts<'a>, text: &str, state: Option<&str>) -> Vec<&'a Term> {
     let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
-    let mut text = text.trim_matches(is_separator);
-    loop {
-        let found = named_so(names, facts, text, state);
-        let lower = text.to_ascii_lowercase();
-        let before =
-            ENDINGS.iter().find_map(|ending| lower.strip_suffix(ending)).filter(|rest| rest.ends_with(is_separator));
-        match before.map(|rest| text[..rest.len()].trim_matches(is_separator)) {
-            Some(before) if found.is_empty() && !before.is_empty() => text = before,
-            _ => return found,
-        }
+    let mut lower = text.trim_matches(is_separator).to_lowercase();
+    if let Some(rest) = BEGINNINGS.iter().find_map(|beginning| lower.strip_prefix(beginning)) {
+        lower = rest.to_owned();
     }
+    for _ in 0..MOST_ENDINGS {
+        let found = named_so(names, facts, &lower, state);
+        if !found.is_empty() {
+            return found;
+        }
+        let postal = lower.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let postal = Some(postal).filter(|rest| lower.len() - rest.len() == POSTAL_CODE);
+        let rest = ENDINGS.iter().find_map(|ending| lower.strip_suffix(ending)).or(postal);
+        let rest = rest.filter(|rest| rest.ends_with(is_separator)).map(|rest| rest.trim_end_matches(is_separator));
+        let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return found };
+        lower = rest.to_owned();
+    }
+    named_so(names, facts, &lower, state)
 }
 
 fn named_so<'a>(names: &TermNames, facts: &PageFacts<'a>, text: &str, state: Option<&str>) -> Vec<&'a Term> {
@@ -72,6 +85,12 @@ fn named_so<'a>(names: &TermNames, facts: &PageFacts<'a>, text: &str, state: Opt
     let (name, after) = text.rsplit_once(',').map_or((text, None), |(name, state)| (name, Some(state)));
     let states = TaxonomyKind::States;
     let named = after.and_then(|state| facts.meant(states, names, state.trim()).into_iter().next());
+    if after.is_some() && named.is_none() {
+        // A city of another country, perhaps.
+        return Vec::new();
+    }
+    // What stands before the city is an address.
+    let name = name.rsplit_once(',').map_or(name, |(_, city)| city);
     let mut found = facts.named(kind, names, name);
     if found.is_empty() && after.is_none() {
         // "Waco TX" is written as often as "Waco, TX".
