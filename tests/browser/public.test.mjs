@@ -545,6 +545,7 @@ test("what means nothing is said and never an error, and the match is marked", a
   assert.match(hint, /Left out: radius .5./);
   assert.match(hint, /Left out: page .0./);
   await page.goto(`${mirror.url}/explore?q=golf`);
+  assert.match(await page.title(), /^\d+ venues for .golf/, "the history tells searches apart");
   assert.match(await page.locator("#venues mark").first().innerText(), /^golf/i);
   for (const written of ["Austn", "austin texas", "Austin TX", "Austin, TX, USA", "austin texxas", "near Austin City", "Austin, Tex. 78701", "1 Main St, Austin, T.X."]) {
     await page.goto(`${mirror.url}/explore?near=${encodeURIComponent(written)}`);
@@ -705,6 +706,10 @@ test("the viewer has the page's font and edge, and tries a request without filte
   assert.deepEqual(await violations(page), []);
   await page.locator(".execute").click();
   assert.equal(await page.locator(".live-responses-table .response-col_status").nth(1).innerText(), "200");
+  for (const width of [375, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    assert.deepEqual(await violations(page), [], `with an answer, ${width} pixels wide`);
+  }
   assert.deepEqual(noticed.filter((/** @type {string} */ what) => !what.includes("//localhost:")), []);
   await page.context().close();
 });

@@ -10,16 +10,16 @@ use crate::floors::{ROOT, files, room, sources};
 
 /// The most lines of code of each room, of each kind of script below `src/`, and of the sample data. Sorted.
 const LIMITS: &[(&str, usize)] = &[
-    ("*.css", 377),
+    ("*.css", 378),
     ("*.html", 65),
-    ("*.js", 1164),
+    ("*.js", 1165),
     ("*.lua", 68),
     ("api", 3_588),
     ("cli", 3_298),
     ("clock", 328),
     ("config", 2_515),
     ("data", 10_442),
-    ("edge", 12_940),
+    ("edge", 12_943),
     ("fleet", 3_270),
     ("lib", 19),
     ("main", 6),

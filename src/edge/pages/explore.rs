@@ -142,12 +142,15 @@ pub(super) fn page<'a>(pages: &Pages, facts: &PageFacts<'a>, (query, hits): Aske
             p .small { "Confirmed " (instant(at)) }
         }
     };
-    let summary = format!("{}: list, map and files", summary_of(&shown, facts));
+    let found = summary_of(&shown, facts);
+    let summary = format!("{found}: list, map and files");
+    let is_all = query.search.is_empty();
+    let title = if is_all { "Find a venue".into() } else { facts.room.short(&found) };
     let more = layout::shared(pages, &facts.room, ("Find a venue", &summary), &query.link("explore", shown.page));
     layout::page_below(
         pages,
         "",
-        (Some(NavigationItem::Explore), "Find a venue"),
+        (Some(NavigationItem::Explore), &title),
         &[map::SCRIPTS[0], map::SCRIPTS[1], "age.js", "copy.js", "explore.js"],
         Some(facts),
         (Some(&more), &main),
@@ -222,7 +225,7 @@ fn radius(shown: &Shown<'_>) -> Markup {
 const ORDERS: [(Order, &str); 4] = [
     (Order::Usual, "Best match"),
     (Order::Name, "Name"),
-    (Order::Rating, "Best rated"),
+    (Order::Rating, "Best rated (weighed by reviews)"),
     (Order::Reviews, "Most reviews"),
 ];
 

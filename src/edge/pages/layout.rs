@@ -85,7 +85,7 @@ pub(super) fn viewer(pages: &Pages, place: NavigationItem, main: &Markup) -> Str
                 div #main tabindex="-1" {
                     main #reference { (main) }
                     // The form brings its own main landmark.
-                    div #viewer {}
+                    div #viewer tabindex="-1" {}
                 }
             }
         }
@@ -190,7 +190,7 @@ pub(super) fn credit_line(credit: Option<&Credit>) -> Markup {
             "Venue data: "
             @match &credit.backlink {
                 Some(link) => a href=(link) { (words) },
-                None => (words),
+                None => bdi { (words) },
             }
             ", licensed under "
             @match &credit.license {

@@ -30,7 +30,7 @@ pub(in crate::edge::pages) fn widget<'a>(pages: &Pages, facts: &PageFacts<'a>, (
                     li data-at=[place(venue).map(written)] {
                         a href={ "venues/" (id) } target="_blank" rel="noopener" { (facts.room.short(name_of(venue))) }
                         span .small {
-                            @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " (facts.room.short(text)) }
+                            @for text in venue.city.iter().chain(venue.state.iter().filter(|_| !is_in_one_state)) { " · " bdi { (facts.room.short(text)) } }
                             @if let Some(metres) = metres { " · " (miles(*metres)) }
                             @if venue.rating.is_some() { " · " span .rating { (rating(venue)) } }
                         }

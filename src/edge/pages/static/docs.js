@@ -38,7 +38,7 @@ const show = (/** @type {object} */ description) =>
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
     plugins: [accessible],
-    syntaxHighlight: { theme: "monokai" },
+    syntaxHighlight: { theme: "obsidian" },
     // Nothing leaves this host.
     validatorUrl: null,
     queryConfigEnabled: false,
@@ -93,6 +93,8 @@ async function open() {
     // "Try it out" asks the server as it is named here: another name for it would be another site.
     show({ spec: { ...spec, servers: [{ url: new URL(".", location.href).href }] } });
     reference.remove();
+    // The button had it.
+    viewer.focus();
   } catch (error) {
     status.textContent = `The form cannot be shown: ${error instanceof Error ? error.message : error}. Try again in a minute.`;
     button.disabled = false;
