@@ -267,6 +267,10 @@ impl Examiner {
                 }
             };
             let _ = tokio::time::timeout(TICK, is_taken()).await;
+            if form.page_size != newest.meta.form.page_size {
+                let now_ms = self.shared.clock.now_wall().as_millis();
+                self.shared.verdicts.change(|table| table.page_size_changed(now_ms));
+            }
         }
         let still = still.map(|still| still.dataset.id.clone());
         for (shape, one) in compared {

@@ -503,6 +503,22 @@ async fn another_form_of_lists_is_followed_and_told() {
     .await;
 }
 
+/// What differs in pages of another size is form, once the list itself has shown it.
+#[tokio::test(start_paused = true)]
+async fn a_size_of_pages_that_changes_disproves_nothing_for_long() {
+    let origin = origin_with(300, Switches::default()).await;
+    let mut server = examined(&origin).await;
+    server.restart_with("mirror.examine_per_hour", "3600").await;
+    assert_eq!(server.disproved().await, json!([]));
+    origin.set(|switches| switches.style.page_size = 25);
+    sleep(Duration::from_secs(900)).await;
+    assert!(server.finding("form-differs").await.is_some_and(|form| form.contains("25 listings")));
+    assert_eq!(server.disproved().await, json!([]));
+    for query in ["", "?sport=golf", "?state=texas&page=2"] {
+        list_is_the_origins(&server, &origin, &format!("{LIST}{query}")).await;
+    }
+}
+
 /// Each probe is answered unfiltered, so that no answer of a refresh tells a change.
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_ignores_modified_since_is_read_through_also_with_one_sport_alone() {

@@ -158,7 +158,8 @@ impl ReplicaState {
         Some(if unwritten > oldest || unconfirmed.saturating_sub(unwritten) <= oldest / 2 {
             format!(
                 "the newest head in the object store was written at {}, {} ago; either the publisher has nothing confirmed to \
-                 write (its /status says why), or it does not write, or the object store shows an old state",
+                 write (its /status says why), or it does not write, or its clock differs from the one here, or the object \
+                 store shows an old state",
                 head.written,
                 ago(unwritten)
             )

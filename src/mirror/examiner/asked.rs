@@ -14,7 +14,7 @@ use crate::data::details::Details;
 use crate::data::snapshot::meta::Certificate;
 use crate::data::snapshot::pointer::Snapshot;
 use crate::data::snapshot::seconds::Seconds;
-use crate::data::snapshot::verdicts::table::Heard;
+use crate::data::snapshot::verdicts::table::{Heard, is_bare};
 use crate::data::store::DetailState;
 
 use super::answer::Answered;
@@ -145,14 +145,14 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys, sec
         let heard = if is_told { Heard::Differs { only_order: false } } else { Heard::Nothing };
         return if *is_old { old() } else { Said { differences, why, ..Said::heard(heard) } };
     };
-    let is_bare = !query.path_and_query().contains("per_page=");
+    let has_no_size = is_bare(&query.path_and_query());
     // The unfiltered list shows the size of pages; under a filter, another one is no form that is followed.
     let size = if query.is_filtered() {
         newest.meta.form.page_size.into()
     } else {
         page.per_page.unwrap_or(page.items.len() as u64)
     };
-    let size = u16::try_from(size).ok().filter(|size| is_bare && *size > 0);
+    let size = u16::try_from(size).ok().filter(|size| has_no_size && *size > 0);
     let envelope = &newest.dataset.content.envelope;
     let query = ListQuery { per_page: size.unwrap_or(query.per_page), ..query.clone() };
     let query = query.within(envelope.largest_page);
@@ -169,7 +169,7 @@ fn of_query(example: &Example, answered: &Answered, volatile: &VolatileKeys, sec
     let is_ours = matches!(agreement, Some(Agreement::Whole | Agreement::ButOrder));
     let form = is_ours.then(|| {
         let is_ignored = |key: &str| volatile.contains(key) || newest.meta.left_out.iter().any(|out| out == key);
-        FormSeen::of(text, page, (&query, is_bare && !query.is_filtered()), envelope, is_ignored)
+        FormSeen::of(text, page, (&query, has_no_size && !query.is_filtered()), envelope, is_ignored)
     });
     let differences = match heard {
         Heard::Equal { .. } => Vec::new(),

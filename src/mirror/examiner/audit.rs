@@ -156,7 +156,8 @@ impl Examiner {
     /// origin's list is the one that was compared.
     async fn suspect(&self, newest: &Snapshot, sample: &Asked, differences: &[Difference]) {
         let Asked::Query(Example { query, .. }) = sample else { return };
-        let is_meaning = |one: &Difference| matches!(one.what, DifferenceKind::Field | DifferenceKind::Ids);
+        let is_meaning =
+            |one: &Difference| matches!(one.what, DifferenceKind::Field | DifferenceKind::Ids | DifferenceKind::Status);
         let is_ours = newest.meta.certificate != Certificate::Provisional && !self.holds_back();
         let is_told = query.is_filtered() && differences.iter().all(is_meaning);
         if !is_told || !is_ours || self.shared.verdicts.doubts(query).is_some() {

@@ -17,8 +17,8 @@ pub(super) const MOST_PARTS: usize = 64;
 /// The terms in doubt although their shapes are not.
 pub(super) type DoubtfulTerms = BTreeSet<TermName>;
 
-/// The terms with the most listings: first those whose slug is a part of another one, then those whose slug shares a word with
-/// another one, known by name before known by their own list; last one that leaves nothing out.
+/// The terms with the most listings: first those whose slug is a part of another one, known by name before known by their own
+/// list, those whose slug shares a word with another one before others; last one that leaves nothing out.
 pub(super) fn telling<'a>(
     dataset: &'a Dataset,
     kind: TaxonomyKind,
@@ -32,7 +32,7 @@ pub(super) fn telling<'a>(
     known.truncate(MOST_PARTS);
     // What the origin itself listed for a slug shows nothing of how it matches slugs.
     let is_listed = |slug: &str| matches!(dataset.membership(kind, slug), Some(Membership::Listed(..)));
-    known.sort_by_cached_key(|(slug, _)| (!slugs.is_part(slug), slugs.shared_words(slug).is_empty(), is_listed(slug)));
+    known.sort_by_cached_key(|(slug, _)| (!slugs.is_part(slug), is_listed(slug), slugs.shared_words(slug).is_empty()));
     known
 }
 

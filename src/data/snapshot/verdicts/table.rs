@@ -133,6 +133,11 @@ fn all() -> impl Iterator<Item = Shape> {
     [Shape::LIST].into_iter().chain(Shape::of_lists())
 }
 
+/// Whether a query leaves the size of its page to the origin.
+pub(crate) fn is_bare(path: &str) -> bool {
+    !path.contains("per_page=")
+}
+
 /// All verdicts on one origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -377,6 +382,15 @@ impl Table {
         }
     }
 
+    /// The size of pages where none is asked for has changed: what differed in a page of the old size is asked again.
+    pub(crate) fn page_size_changed(&mut self, now_ms: i64) {
+        for entry in self.entries.values_mut().filter(|entry| entry.is_in_doubt()) {
+            if entry.again.as_deref().is_some_and(is_bare) {
+                entry.due_ms = now_ms;
+            }
+        }
+    }
+
     /// No example can be made of the data: the shape is done with for now.
     pub(crate) fn pass_over(&mut self, shape: Shape, turns: u16, now_ms: i64) {
         let entry = self.entries.entry(shape).or_default();
@@ -550,5 +564,22 @@ impl VerdictEntry {
     /// Whether a row of the last answer differed from ours, and of the one before, too.
     pub(crate) const fn is_aged_again(&self) -> bool {
         self.aged > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differed_without_a_page_size_is_asked_again_once_that_has_changed() {
+        let mut table = Table::default();
+        let shape = |path| Shape::of(&ListQuery::of_path(path).unwrap());
+        let (bare, sized) = ("/api/listings.json?sport=golf", "/api/listings.json?state=texas&per_page=100");
+        for path in [bare, sized] {
+            table.suspect(shape(path), path.to_owned(), false, 500);
+        }
+        table.page_size_changed(90);
+        assert_eq!([bare, sized].map(|path| table.entry(shape(path)).due_ms), [90, 500]);
     }
 }

@@ -154,7 +154,11 @@ async fn a_store_that_is_empty_away_or_stands_still_is_told_and_the_replica_serv
     follows(&replica, &shelf.snapshot(), sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     // It stands still: it answers, and nobody writes.
-    says(&replica, "or it does not write, or the object store shows an old state").await;
+    says(
+        &replica,
+        "or it does not write, or its clock differs from the one here, or the object store shows an old state",
+    )
+    .await;
     let (code, status) = health(&replica).await;
     let reason = status["reasons"][0].as_str().unwrap();
     assert!(code == 503 && reason.contains("the newest head in the object store was written at"), "{reason}");
