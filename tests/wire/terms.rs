@@ -105,6 +105,48 @@ async fn a_city_that_the_index_lacks_beside_another_one_of_its_name_is_the_origi
     }
 }
 
+/// Lists with a city do not have this listing yet.
+#[derive(Debug)]
+struct NotYet(u64);
+
+#[async_trait]
+impl Mishap for NotYet {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let has_city = asked.target.contains("city=");
+        let without = |right: bytes::Bytes| {
+            let mut list: Value = serde_json::from_slice(&right).unwrap();
+            let items = list["items"].as_array_mut().unwrap();
+            let all = items.len();
+            items.retain(|item| !has_city || item["id"] != self.0);
+            let missing = (all - items.len()) as u64;
+            list["total"] = (list["total"].as_u64().unwrap() - missing).into();
+            list.to_string()
+        };
+        Ok(answers::rewritten(asked.right().await, without).await)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_a_term_that_lagged_behind_a_change_is_asked_for_again() {
+    let origin = origin_with(600, Switches { gzip: false, ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let index = origin.expected("/api/cities.json").1;
+    let mut slugs = index["items"].as_array().unwrap().iter().filter_map(|term| term["slug"].as_str());
+    let slug = slugs.find(|slug| slug.starts_with("springfield")).unwrap().to_owned();
+    let id = origin.world(World::ids)[70];
+    origin.set(|switches| switches.faults = vec![FaultRule::always(LIST, NotYet(id))]);
+    edit(&origin, &server, |world| assert!(world.relocate(id, &slug, None) && world.touch(id))).await;
+    let target = format!("{LIST}?city={slug}&per_page=100");
+    let is_there = |list: &Value| list["items"].as_array().unwrap().iter().any(|item| item["id"] == id);
+    assert!(is_there(&origin.expected(&target).1));
+    wait_until("the list is asked for", || async { !is_there(&server.ok(&target).await.json()) }).await;
+    origin.set(|switches| switches.faults.clear());
+    let ttl = Duration::from_secs(300);
+    tokio::time::sleep(4 * ttl).await;
+    assert!(is_there(&server.ok(&target).await.json()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn terms_that_an_index_of_pages_lacks_are_read_as_often_as_other_answers() {
     let origin = origin_with(230, Switches { gzip: false, ..Switches::default() }).await;

@@ -60,6 +60,7 @@ pub struct Dataset {
     terms: [Vec<Term>; 3],
     membership: [HashMap<Box<str>, Membership>; 3],
     doubtful: Vec<(TaxonomyKind, String, [u8; 16])>,
+    unexplained: Vec<(TaxonomyKind, String, [u8; 16])>,
     /// See [`Dataset::unnamed`].
     unnamed: [u64; 3],
     /// The key of the display name in each taxonomy.
@@ -158,13 +159,14 @@ impl Dataset {
         let scene = Scene { groups: &groups, snapshot: id.as_str(), id_at: &id_at, position_of: &position_of };
         let membership = TaxonomyKind::ALL.map(|kind| membership::resolve(kind, &terms[kind.index()], evidence, scene));
         let name_keys = TaxonomyKind::ALL.map(|kind| membership::name_key(kind, &terms[kind.index()], &groups));
-        let mut doubtful = Vec::new();
+        let (mut doubtful, mut unexplained) = (Vec::new(), Vec::new());
         for kind in TaxonomyKind::ALL {
-            for term in &terms[kind.index()] {
-                if membership[kind.index()].get(term.slug.as_str()) == Some(&Membership::Doubtful) {
-                    doubtful.push((kind, term.slug.clone(), groups.fingerprint(kind, term, &id_at)));
-                }
-            }
+            let (terms, known) = (&terms[kind.index()], &membership[kind.index()]);
+            let named = |term: &Term| (kind, term.slug.clone(), groups.fingerprint(kind, term, &id_at));
+            let is_doubtful = |term: &&Term| known.get(term.slug.as_str()) == Some(&Membership::Doubtful);
+            doubtful.extend(terms.iter().filter(is_doubtful).map(named));
+            let keyed = (&terms[..], name_keys[kind.index()].as_ref());
+            unexplained.extend(membership::unexplained(kind, keyed, known, &groups).into_iter().map(named));
         }
         let unnamed =
             TaxonomyKind::ALL.map(|kind| groups.unnamed(kind, &terms[kind.index()], &membership[kind.index()]));
@@ -174,6 +176,7 @@ impl Dataset {
         Ok(Self {
             id,
             doubtful,
+            unexplained,
             unnamed,
             name_keys,
             envelope_hash: ContentHash::of(&envelope_text(&content.envelope)),
@@ -279,6 +282,11 @@ impl Dataset {
     /// The doubtful terms, each with the fingerprint for its evidence.
     pub fn doubtful(&self) -> &[(TaxonomyKind, String, [u8; 16])] {
         &self.doubtful
+    }
+
+    /// The terms whose lists, which the origin made for them, may lack listings; each with the fingerprint for its evidence.
+    pub fn unexplained(&self) -> &[(TaxonomyKind, String, [u8; 16])] {
+        &self.unexplained
     }
 
     /// How many listings have a display name of this kind that no term has: the index lacks their terms.

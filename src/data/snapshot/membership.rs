@@ -308,6 +308,26 @@ pub(crate) fn name_key(kind: TaxonomyKind, terms: &[Term], groups: &Groups) -> O
     Meaning::learn(kind, terms, groups).name
 }
 
+/// The terms known by their own lists although their name has listings that no term with it has: one of the lists may be
+/// from before these came. `name_key`: as [`name_key`] says.
+pub(crate) fn unexplained<'t>(
+    kind: TaxonomyKind,
+    (terms, name_key): (&'t [Term], Option<&String>),
+    known: &HashMap<Box<str>, Membership>,
+    groups: &Groups,
+) -> Vec<&'t Term> {
+    let mut explained: HashMap<&str, Positions> = HashMap::new();
+    let name_of = |term: &'t Term| field(&term.strings, name_key).filter(|_| kind != TaxonomyKind::Sports);
+    for (term, name) in terms.iter().filter_map(|term| Some((term, name_of(term)?))) {
+        // A term in doubt may have all that are left.
+        let positions = known.get(&*term.slug).and_then(Membership::positions).or_else(|| groups.of(kind, name));
+        *explained.entry(name).or_default() |= positions.unwrap_or(&Positions::new());
+    }
+    let is_open = |name: &str| groups.of(kind, name).is_some_and(|all| !all.is_subset(&explained[name]));
+    let is_listed = |term: &Term| matches!(known.get(&*term.slug), Some(Membership::Listed(..)));
+    terms.iter().filter(|term| is_listed(term) && name_of(term).is_some_and(|name| is_open(name))).collect()
+}
+
 /// The positions that name and count prove, or `None`. `sharing`: how many terms have a name.
 fn named(
     kind: TaxonomyKind,

@@ -4,7 +4,7 @@
 //! Evidence is collected here and judged in [`crate::data::snapshot::membership`]. Questions never delay a refresh. Callers:
 //! [`super`] and its parts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +30,39 @@ pub(super) struct TermEvidence {
     known: Evidence,
     /// A snapshot, and the terms of it that were asked.
     asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
+    /// When lists that leave listings unexplained are asked for again, and how long after the time before.
+    again: HashMap<(TaxonomyKind, String), (Monotonic, Duration)>,
 }
 
+/// A list that leaves listings unexplained is asked for again after `ttl`, twice that and so on, up to this.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 impl TermEvidence {
-    pub(super) const fn new(known: Evidence) -> Self {
-        Self { known, asked: None }
+    pub(super) fn new(known: Evidence) -> Self {
+        Self { known, asked: None, again: HashMap::new() }
+    }
+
+    /// The terms whose lists are asked for again now; `asked` forgets them.
+    fn due(
+        &mut self,
+        dataset: &Dataset,
+        asked: &mut HashSet<(TaxonomyKind, String)>,
+        (now, ttl): (Monotonic, Duration),
+    ) -> Vec<(TaxonomyKind, String, [u8; 16])> {
+        let mut before = std::mem::take(&mut self.again);
+        let mut due = Vec::new();
+        for (kind, slug, fingerprint) in dataset.unexplained() {
+            let term = (*kind, slug.clone());
+            let (mut at, mut pause) = before.remove(&term).unwrap_or((now.plus(ttl), ttl));
+            if at <= now {
+                asked.remove(&term);
+                due.push((*kind, slug.clone(), *fingerprint));
+                pause = (pause * 2).min(LONGEST);
+                at = now.plus(pause);
+            }
+            self.again.insert(term, (at, pause));
+        }
+        due
     }
 
     /// Takes what an import has put into the store.
@@ -137,9 +165,11 @@ impl Mirror {
         let Some(newest) = self.newest() else { return Ok(None) };
         let known = self.terms.asked.take().filter(|(id, _)| *id == newest.dataset.id);
         let mut asked = known.map(|(_, asked)| asked).unwrap_or_default();
+        let at = (self.clock.now_mono(), self.settings.load().ttl);
+        let due = self.terms.due(&newest.dataset, &mut asked, at);
         let _work = self.copies.client.budget().crawl_work();
         let (mut has_learned, mut result) = (false, Ok(None));
-        for (kind, slug, fingerprint) in newest.dataset.doubtful().iter().cloned() {
+        for (kind, slug, fingerprint) in newest.dataset.doubtful().iter().cloned().chain(due) {
             if asked.contains(&(kind, slug.clone())) {
                 continue;
             }
@@ -159,8 +189,8 @@ impl Mirror {
                 }
                 Ok(TermAnswer::Moved) => {}
                 Ok(TermAnswer::Listed(listed)) => {
-                    self.terms.known.insert((kind, slug.clone()), listed);
-                    has_learned = true;
+                    let before = self.terms.known.insert((kind, slug.clone()), listed.clone());
+                    has_learned |= before.as_ref() != Some(&listed);
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
                     tracing::warn!(slug, %error, "a term stays in doubt");
@@ -178,6 +208,9 @@ impl Mirror {
             let evidence = self.terms.known.clone();
             self.switch(move |snapshots, seen| snapshots.reindexed(seen, &dataset, &evidence)).await?;
         }
-        result
+        // What was learned shows what is to be asked for again.
+        let now = has_learned.then(|| self.clock.now_mono());
+        let next = now.or_else(|| self.terms.again.values().map(|(at, _)| *at).min());
+        result.map(|wait: Option<Monotonic>| wait.into_iter().chain(next).min())
     }
 }
