@@ -265,8 +265,8 @@ impl Clock {
     }
 
     /// By how many milliseconds this clock is behind the origin's, if every answer of the last hour says so.
-    pub fn told_behind_ms(&self) -> Option<i64> {
-        self.origin.told_ahead_ms(self.instants())
+    pub fn behind_origin_ms(&self) -> Option<i64> {
+        self.origin.ahead_ms(self.instants())
     }
 
     pub fn now(&self) -> Now {

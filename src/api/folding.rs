@@ -1,13 +1,17 @@
 //! Folding of case and accents: the words of a text in the form in which a search compares them.
 //!
 //! `Kāne‘ohe` and `KANEOHE` are the same word, and so are `Łódź` and `lodz`, `U.S.` and `us`. Other than
-//! [`super::odd::folded`], which keeps what slugs differ in. Callers: [`super::query::search`], [`crate::edge::search`].
+//! [`super::odd::folded`], which keeps what slugs differ in. Callers: [`super::query::search`],
+//! [`crate::edge::search`], [`crate::edge::pages`].
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
 /// So many letters of a word count; the rest is cut off.
 pub const MOST_LETTERS: usize = 64;
+
+/// Words that stand for each other.
+pub const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
 
 /// Letters that no decomposition takes apart, and what people type for them.
 const SPELLED: [(char, &str); 17] = [

@@ -25,7 +25,7 @@ const JUMP_MS: i64 = 2000;
 const FURTHEST_AHEAD_MS: i64 = 15 * 60 * 1000;
 
 /// If every answer is dated further ahead than this, one of the clocks is wrong. In milliseconds.
-const TOLD_AHEAD_MS: i64 = 60 * 1000;
+const WRONG_AHEAD_MS: i64 = 60 * 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instants {
@@ -67,12 +67,12 @@ impl OriginLag {
         self.publish(&mut self.lags.lock(), now)
     }
 
-    /// By how many milliseconds our clock is behind the origin's, if that is worth telling.
-    pub(super) fn told_ahead_ms(&self, now: Instants) -> Option<i64> {
+    /// By how many milliseconds the origin's clock is ahead of ours, if by more than [`WRONG_AHEAD_MS`].
+    pub(super) fn ahead_ms(&self, now: Instants) -> Option<i64> {
         let mut lags = self.lags.lock();
         lags.forget(now);
         let ahead_ms = lags.minutes.iter().map(|minute| -minute.largest_ms).min()?;
-        (ahead_ms > TOLD_AHEAD_MS).then_some(ahead_ms)
+        (ahead_ms > WRONG_AHEAD_MS).then_some(ahead_ms)
     }
 
     fn publish(&self, lags: &mut DateLags, now: Instants) -> i64 {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_behind_every_answer_is_told() {
-        let told = |lags: &OriginLag, seconds: u64| lags.told_ahead_ms(at(seconds, 1_000_000 + seconds.cast_signed()));
+        let told = |lags: &OriginLag, seconds: u64| lags.ahead_ms(at(seconds, 1_000_000 + seconds.cast_signed()));
         let lags = OriginLag::default();
         assert_eq!(told(&lags, 1), None);
         note(&lags, 1, -61);
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(told(&lags, 100), None);
         note(&lags, 3600, -86_400);
         assert_eq!(told(&lags, 3701), Some(86_400_000), "what came more than an hour ago is forgotten");
-        assert_eq!(lags.told_ahead_ms(at(3702, 1_090_102)), None, "the clock was set");
+        assert_eq!(lags.ahead_ms(at(3702, 1_090_102)), None, "the clock was set");
     }
 
     #[test]

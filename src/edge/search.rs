@@ -8,7 +8,7 @@ pub mod index;
 mod occurrence;
 mod order;
 pub(crate) mod places;
-pub(in crate::edge) mod plan;
+mod plan;
 mod ranks;
 mod words;
 

@@ -7,13 +7,13 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
+use crate::api::folding::SAME;
 use crate::api::json::{self, Picked};
 use crate::api::listing::{Summary, Venue};
 use crate::api::states;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 use crate::data::snapshot::dataset::Dataset;
 use crate::data::snapshot::pointer::Snapshot;
-use crate::edge::search::plan::SAME;
 use crate::protocol::excerpt;
 
 use strsim::osa_distance;
@@ -38,7 +38,7 @@ const MOST_OF_A_SLUG: usize = 200;
 pub(super) struct TermNames {
     /// By slug, the cities whose name another city has, too, with their state: "Albany, Georgia".
     pub namesakes: HashMap<Box<str>, String>,
-    /// The slugs of these, by plain name.
+    /// The slugs of these, by name as [`written_out`].
     pub by_plain: HashMap<String, Box<str>>,
     /// Of each kind, slug and label of each term, as names that are [`written_out`].
     plain: [Vec<[String; 2]>; 3],

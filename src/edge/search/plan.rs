@@ -2,13 +2,11 @@
 //!
 //! Callers: [`super::index`].
 
+use crate::api::folding::SAME;
 use crate::api::query::search::SearchQuery;
 
 use super::order::NameWords;
 use super::words::{Allowance, Match, Matching, Words};
-
-/// Words that stand for each other.
-pub(in crate::edge) const SAME: [[&str; 2]; 3] = [["st", "saint"], ["ft", "fort"], ["mt", "mount"]];
 
 /// A word of a query that some listing has.
 pub(super) struct PlannedWord<'a> {

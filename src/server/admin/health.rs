@@ -89,7 +89,7 @@ impl Status {
         all.extend(self.limiter.refused.findings(now, |peer| client_ip.trusts(peer)));
         all.extend(self.reloads.findings());
         all.extend(self.socket.finding());
-        all.extend(self.clock.told_behind_ms().map(|millis| {
+        all.extend(self.clock.behind_origin_ms().map(|millis| {
             let behind = words::seconds(millis.unsigned_abs() / 1000);
             Finding::new(Kind::ClockBehind, format!("the clock is {behind} behind that of the origin"))
         }));

@@ -79,3 +79,19 @@ pub(super) async fn answer(reloader: &Reloader) -> Reply {
     problem["detail"] = format!("the configuration has mistakes, so nothing has changed: {mistakes}").into();
     problem_reply(StatusCode::UNPROCESSABLE_ENTITY, problem)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_waits_until_the_configuration_is_correct() {
+        let reloads = Reloads::default();
+        let todo = || reloads.findings().last().unwrap().todo;
+        let needs_restart = vec!["data_dir".to_owned()];
+        reloads.record(ReloadFacts { ok: true, needs_restart, ..ReloadFacts::default() });
+        assert_eq!(todo(), Kind::RestartNeeded.todo());
+        reloads.record(ReloadFacts { ok: false, ..ReloadFacts::default() });
+        assert_eq!(todo(), CORRECT_FIRST);
+    }
+}

@@ -49,10 +49,10 @@ const MOST_OF_A_STATE: usize = 3;
 const BEGINNINGS: [&str; 3] = ["near ", "in ", "around "];
 const ENDINGS: [&str; 7] = ["usa", "us", "u.s.", "u.s.a.", "united states", "city", "area"];
 
-/// In digits.
+/// The digits of a postal code.
 const POSTAL_CODE: usize = 5;
 
-/// So many of them at most.
+/// So many of these are taken off, one after the other.
 const MOST_ENDINGS: usize = 3;
 
 /// The cities that someone may mean: by name, by slug, by name and state; of one state if that is chosen.
