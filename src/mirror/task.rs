@@ -174,11 +174,15 @@ impl Mirror {
                 let is_expected = self.is_expected(wait, &facts);
                 CopiesWait { until: wall.plus(wait), is_expected }
             });
-            let flips_until = self.schedule.flips.to_tell(now).map(|wait| wall.plus(wait));
-            let flips = self.schedule.flips.lasts(now, facts.ttl);
+            let flips = &self.schedule.flips;
+            let (is_flipping, flips_wait) = (flips.lasts(now, facts.ttl), flips.wait(now));
+            let is_told = is_flipping && flips.is_told();
             self.status().update(|picture| {
                 (picture.refresh_due, picture.copies) = (Some(due), copies);
-                (picture.flips_until, picture.flips) = (flips_until, flips);
+                picture.flips = is_flipping;
+                if !is_told || !flips_wait.is_zero() {
+                    picture.flips_until = is_told.then(|| wall.plus(flips_wait));
+                }
             });
             match self.schedule.next(now, &facts) {
                 MirrorStep::Wait(wait) => {

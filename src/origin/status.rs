@@ -151,9 +151,10 @@ pub struct Picture {
     pub refresh_due: Option<Monotonic>,
     /// The work that waits for old copies of the origin's CDN; `None`: none waits.
     pub copies: Option<CopiesWait>,
-    /// Until when no change is followed, because the answers change back and forth.
+    /// Until when no change is followed, because the answers change back and forth; past while a refresh looks whether
+    /// they still do.
     pub flips_until: Option<WallTime>,
-    /// Whether it did so not long ago.
+    /// Whether they did so not long ago, if only once.
     pub flips: bool,
     /// Whole passes that were completed.
     pub passes: u64,

@@ -275,9 +275,13 @@ async fn two_versions_in_turns_are_followed_more_and_more_seldom() {
     wait_until("every detail is there", || async { server.status().await["details"]["current"] == FEW }).await;
     origin.set(|switches| switches.rolling = true);
     origin.clear_log();
-    sleep(Duration::from_secs(25 * 60)).await;
-    let finding = server.finding("answers-flip").await;
-    assert!(finding.is_some_and(|text| text.contains("back and forth")), "{:#}", server.status().await);
+    sleep(Duration::from_secs(10 * 60)).await;
+    // Between two looks, too.
+    for _ in 0..15 * 60 / 7 {
+        sleep(Duration::from_secs(7)).await;
+        let finding = server.finding("answers-flip").await;
+        assert!(finding.is_some_and(|text| text.contains("back and forth")), "{:#}", server.status().await);
+    }
     // Five questions each twelve seconds at most; a few times every page; and every detail twice, as no cache says its age,
     // until it is seen that they flip.
     let (refreshes, followed) = (25 * 60 / 12 * 5, 10 * 40 + 2 * 2 * FEW as u64);

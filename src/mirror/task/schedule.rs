@@ -186,6 +186,9 @@ impl Flips {
 
     const LONGEST: Duration = Duration::from_secs(600);
 
+    /// How long it takes to read what a refresh found.
+    const READING: Duration = Duration::from_secs(60);
+
     /// Takes in what a new snapshot changes; `pause` is doubled after each flip: most of what changed is what it was
     /// before. Listings decide, because the counts of an index return by themselves when one goes and another one comes.
     pub(super) fn see(&mut self, changed: Vec<ChangedPart>, now: Monotonic, pause: Duration) {
@@ -212,12 +215,12 @@ impl Flips {
 
     /// Whether changes flip: until a refresh after the wait has shown whether the origin still does.
     pub(super) fn lasts(&self, now: Monotonic, ttl: Duration) -> bool {
-        self.failures > 1 && self.until.is_some_and(|until| !until.plus(ttl).since(now).is_zero())
+        self.until.is_some_and(|until| !until.plus(ttl).plus(Self::READING).since(now).is_zero())
     }
 
-    /// How long that is, if it is worth a word.
-    pub(super) fn to_tell(&self, now: Monotonic) -> Option<Duration> {
-        Some(self.wait(now)).filter(|wait| self.failures > 1 && !wait.is_zero())
+    /// Whether that is worth a word: a change that was taken back once is none.
+    pub(super) const fn is_told(&self) -> bool {
+        self.failures > 1
     }
 }
 
@@ -578,6 +581,9 @@ mod tests {
         }
         let later = NOW.plus(Flips::LONGEST);
         assert_eq!((schedule.flips.wait(NOW), schedule.flips.wait(later)), (Flips::LONGEST, Duration::ZERO));
+        // It is told until a refresh has had the time to see whether they still do.
+        assert!(schedule.flips.is_told() && schedule.flips.lasts(later, TTL));
+        assert!(!schedule.flips.lasts(later.plus(TTL).plus(Flips::READING), TTL));
     }
 
     #[test]
