@@ -174,14 +174,14 @@ impl Mirror {
                 let is_expected = self.is_expected(wait, &facts);
                 CopiesWait { until: wall.plus(wait), is_expected }
             });
-            let flips = &self.schedule.flips;
-            let (is_flipping, flips_wait) = (flips.lasts(now, facts.ttl), flips.wait(now));
-            let is_told = is_flipping && flips.is_told();
+            let flips = self.schedule.flips.lasts(now, facts.ttl);
+            let flips_wait = (flips && self.schedule.flips.failures > 1).then(|| self.schedule.flips.wait(now));
             self.status().update(|picture| {
                 (picture.refresh_due, picture.copies) = (Some(due), copies);
-                picture.flips = is_flipping;
-                if !is_told || !flips_wait.is_zero() {
-                    picture.flips_until = is_told.then(|| wall.plus(flips_wait));
+                picture.flips = flips;
+                // While a refresh looks, the instant from which it may stays.
+                if flips_wait != Some(Duration::ZERO) {
+                    picture.flips_until = flips_wait.map(|wait| wall.plus(wait));
                 }
             });
             match self.schedule.next(now, &facts) {

@@ -167,7 +167,8 @@ impl DisagreementCost {
 pub(super) struct Flips {
     /// What changed parts were before.
     before: HashMap<ContentPart, ContentHash>,
-    failures: u32,
+    /// How many changes in a row were taken back. One alone is not worth a word.
+    pub(super) failures: u32,
     until: Option<Monotonic>,
 }
 
@@ -185,9 +186,6 @@ impl Flips {
     pub(super) const MOST: usize = 10_000;
 
     const LONGEST: Duration = Duration::from_secs(600);
-
-    /// How long it takes to read what a refresh found.
-    const READING: Duration = Duration::from_secs(60);
 
     /// Takes in what a new snapshot changes; `pause` is doubled after each flip: most of what changed is what it was
     /// before. Listings decide, because the counts of an index return by themselves when one goes and another one comes.
@@ -213,14 +211,10 @@ impl Flips {
         self.until.map_or(Duration::ZERO, |until| until.since(now))
     }
 
-    /// Whether changes flip: until a refresh after the wait has shown whether the origin still does.
+    /// Whether changes flip: until a refresh after the wait, and a minute to read what it found, have shown whether the
+    /// origin still does.
     pub(super) fn lasts(&self, now: Monotonic, ttl: Duration) -> bool {
-        self.until.is_some_and(|until| !until.plus(ttl).plus(Self::READING).since(now).is_zero())
-    }
-
-    /// Whether that is worth a word: a change that was taken back once is none.
-    pub(super) const fn is_told(&self) -> bool {
-        self.failures > 1
+        self.until.is_some_and(|until| !until.plus(ttl).plus(Duration::from_secs(60)).since(now).is_zero())
     }
 }
 
@@ -582,8 +576,8 @@ mod tests {
         let later = NOW.plus(Flips::LONGEST);
         assert_eq!((schedule.flips.wait(NOW), schedule.flips.wait(later)), (Flips::LONGEST, Duration::ZERO));
         // It is told until a refresh has had the time to see whether they still do.
-        assert!(schedule.flips.is_told() && schedule.flips.lasts(later, TTL));
-        assert!(!schedule.flips.lasts(later.plus(TTL).plus(Flips::READING), TTL));
+        assert!(schedule.flips.lasts(later, TTL));
+        assert!(!schedule.flips.lasts(later.plus(TTL).plus(Duration::from_secs(60)), TTL));
     }
 
     #[test]
