@@ -179,7 +179,7 @@ impl Mirror {
             self.status().update(|picture| {
                 (picture.refresh_due, picture.copies) = (Some(due), copies);
                 picture.flips = flips;
-                // While a refresh looks, the instant from which it may stays.
+                // Once the wait is over, its end stays until a refresh has looked.
                 if flips_wait != Some(Duration::ZERO) {
                     picture.flips_until = flips_wait.map(|wait| wall.plus(wait));
                 }

@@ -266,8 +266,7 @@ impl Picture {
             Finding::new(Kind::ListingsBroken, text)
         });
         let flips = self.flips_until.map(|until| {
-            let text =
-                format!("the answers of the origin change back and forth; changes are followed again after {until}");
+            let text = format!("the answers of the origin change back and forth; no change is followed before {until}");
             Finding::new(Kind::AnswersFlip, text)
         });
         let unsteady = self.looks.iter().find(|(_, looks)| looks.in_row >= MANY_UNSTEADY);

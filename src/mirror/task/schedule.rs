@@ -575,7 +575,7 @@ mod tests {
         }
         let later = NOW.plus(Flips::LONGEST);
         assert_eq!((schedule.flips.wait(NOW), schedule.flips.wait(later)), (Flips::LONGEST, Duration::ZERO));
-        // It is told until a refresh has had the time to see whether they still do.
+        // They last until a refresh has had the time to see whether they still do.
         assert!(schedule.flips.lasts(later, TTL));
         assert!(!schedule.flips.lasts(later.plus(TTL).plus(Duration::from_secs(60)), TTL));
     }
