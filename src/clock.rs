@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use origin::{Instants, OriginLag};
+use origin::{Instants, OriginLag, WRONG_MS};
 
 /// Nanoseconds in a second.
 const NANOS: u64 = 1_000_000_000;
@@ -264,9 +264,12 @@ impl Clock {
         self.origin.smallest_ms(self.instants())
     }
 
-    /// By how many milliseconds this clock is behind the origin's, if every answer of the last hour says so.
-    pub fn behind_origin_ms(&self) -> Option<i64> {
-        self.origin.ahead_ms(self.instants())
+    /// By how many milliseconds the origin's clock is behind this one, negative when it is ahead, if every answer of the last
+    /// hour says so: by more than a minute, and more than caches of this `lifetime` can make of it.
+    pub fn differs_from_origin_ms(&self, lifetime: Duration) -> Option<i64> {
+        let most_ms = i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX).saturating_add(WRONG_MS);
+        let behind = Some(self.origin_lag_ms()).filter(|lag_ms| *lag_ms > most_ms);
+        behind.or_else(|| self.origin.ahead_ms(self.instants()).map(|ahead_ms| -ahead_ms))
     }
 
     pub fn now(&self) -> Now {

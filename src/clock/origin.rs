@@ -24,8 +24,8 @@ const JUMP_MS: i64 = 2000;
 /// of all others look old. In milliseconds.
 const FURTHEST_AHEAD_MS: i64 = 15 * 60 * 1000;
 
-/// If every answer is dated further ahead than this, one of the clocks is wrong. In milliseconds.
-const WRONG_AHEAD_MS: i64 = 60 * 1000;
+/// If every answer says that the clocks differ by more than this, one of them is wrong. In milliseconds.
+pub(super) const WRONG_MS: i64 = 60 * 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instants {
@@ -67,12 +67,12 @@ impl OriginLag {
         self.publish(&mut self.lags.lock(), now)
     }
 
-    /// By how many milliseconds the origin's clock is ahead of ours, if by more than [`WRONG_AHEAD_MS`].
+    /// By how many milliseconds the origin's clock is ahead of ours, if by more than [`WRONG_MS`].
     pub(super) fn ahead_ms(&self, now: Instants) -> Option<i64> {
         let mut lags = self.lags.lock();
         lags.forget(now);
         let ahead_ms = lags.minutes.iter().map(|minute| -minute.largest_ms).min()?;
-        (ahead_ms > WRONG_AHEAD_MS).then_some(ahead_ms)
+        (ahead_ms > WRONG_MS).then_some(ahead_ms)
     }
 
     fn publish(&self, lags: &mut DateLags, now: Instants) -> i64 {

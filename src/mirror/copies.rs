@@ -345,7 +345,6 @@ impl Copies {
         let text_before = known.as_ref().and_then(|(_, body)| std::str::from_utf8(body).ok());
         let hash = self.volatile.read().hash(text);
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
-        self.note_look(path, sent.as_deref(), known.as_ref().map(|(_, before)| &**before), is_same);
         let before = text_before.zip(known.as_ref()).map(|(before, (meta, _))| Before {
             stamp: generated_at::stamp(before),
             fetched_ms: meta.fetched_ms,
@@ -373,6 +372,7 @@ impl Copies {
             }
             _ => (new_since_ms, until_ms),
         };
+        self.note_look(path, sent.as_deref(), known.as_ref().map(|(_, before)| &**before), is_same);
         // A body without its broken listings is asked for again in full: so it is noticed after a restart, too.
         let validators = if broken == 0 { answer.validators() } else { Validators::default() };
         if let Some((before, _)) = known.filter(|_| !is_same) {

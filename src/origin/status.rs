@@ -110,15 +110,47 @@ impl Recent {
     }
 }
 
+/// So many bodies in a row that were sent before show that answers change back and forth, until so many looks in a row show
+/// no other body.
+const MANY_RETURNS: u32 = 2;
+const MANY_STEADY: u32 = 4;
+
 /// Looks at one resource.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
-    /// Of the last body.
-    hash: Option<ContentHash>,
+    /// Of the last body, and of the one that it replaced.
+    hashes: [Option<ContentHash>; 2],
+    /// How many in a row showed the last body again.
+    steady: u32,
+    /// How many other bodies in a row were the one that was replaced.
+    returns: u32,
     /// How many in a row showed another body although nothing was modified.
     in_row: u32,
     /// How many listings had other values at the last of these.
     listings: u64,
+}
+
+impl Looks {
+    /// `hash`, `differs`: as in [`OriginStatus::looked`].
+    fn saw(&mut self, hash: Option<ContentHash>, differs: Option<u64>) {
+        let [last, before] = self.hashes;
+        if hash.is_none() || hash == last {
+            (self.steady, self.in_row) = (self.steady.saturating_add(1), 0);
+            return;
+        }
+        let is_back = hash == before;
+        self.returns = if is_back { self.returns.saturating_add(1) } else { 0 };
+        (self.hashes, self.steady) = ([hash, last], 0);
+        match differs {
+            _ if is_back => self.in_row = 0,
+            Some(listings) => (self.in_row, self.listings) = (self.in_row.saturating_add(1), listings),
+            None => {}
+        }
+    }
+
+    const fn take_turns(&self) -> bool {
+        self.returns >= MANY_RETURNS && self.steady < MANY_STEADY
+    }
 }
 
 /// Everything at one instant.
@@ -243,7 +275,16 @@ impl Picture {
 
     /// Everything that is wrong with the origin.
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        let fails = self.fails();
+        let take_turns = self.looks.values().any(Looks::take_turns);
+        // What was followed last may be what the origin stays at.
+        let waits = self.flips_until.is_some() && self.state == OriginState::Changed;
+        let flips = (take_turns || waits).then(|| {
+            let wait = self.flips_until.map(|until| format!("; no change is followed before {until}"));
+            let text = format!("the answers of the origin change back and forth{}", wait.unwrap_or_default());
+            Finding::new(Kind::AnswersFlip, text)
+        });
+        // Then they do not fit together, and it waits again and again.
+        let fails = self.fails().filter(|_| flips.is_none() || self.state != OriginState::Nonsense);
         let unstored = (self.shield && self.unstored >= MANY_UNSTORED).then(|| {
             let text = format!(
                 "nothing can be stored: the last {} answers of the origin forbid it with `Cache-Control: private` or \
@@ -255,7 +296,7 @@ impl Picture {
         let held = self.held.as_ref().map(HeldBack::finding);
         let details = self.details.clone().filter(|_| !self.stands_still());
         let old = self.old_copy().map(OldCopy::finding);
-        let waits = self.copies.filter(|wait| self.failing_since.is_none() && !wait.is_expected);
+        let waits = self.copies.filter(|wait| self.failing_since.is_none() && flips.is_none() && !wait.is_expected);
         let waits = waits.map(|CopiesWait { until, .. }| {
             let text = format!("until {until} caches before the origin may send old copies; then it is asked again");
             Finding::new(Kind::CopiesWait, text)
@@ -264,10 +305,6 @@ impl Picture {
             let many = counted(self.broken.values().sum::<usize>() as u64, "listing");
             let text = format!("the origin has {many} that cannot be read (page {page}, `per_page=100`): left out");
             Finding::new(Kind::ListingsBroken, text)
-        });
-        let flips = self.flips_until.map(|until| {
-            let text = format!("the answers of the origin change back and forth; no change is followed before {until}");
-            Finding::new(Kind::AnswersFlip, text)
         });
         let unsteady = self.looks.iter().find(|(_, looks)| looks.in_row >= MANY_UNSTEADY);
         let unsteady = unsteady.map(|(path, looks)| {
@@ -408,16 +445,7 @@ impl OriginStatus {
     /// modified, but the values of so many listings differ; `None`: there is a change.
     pub fn looked(&self, path: &str, hash: Option<ContentHash>, differs: Option<u64>) {
         let mut picture = self.0.lock();
-        let looks = picture.looks.entry(path.to_owned()).or_default();
-        looks.in_row = match differs {
-            _ if hash.is_none() || looks.hash == hash => 0,
-            Some(listings) => {
-                looks.listings = listings;
-                looks.in_row.saturating_add(1)
-            }
-            None => looks.in_row,
-        };
-        looks.hash = hash.or(looks.hash);
+        picture.looks.entry(path.to_owned()).or_default().saw(hash, differs);
     }
 
     /// How many listings are left out because they cannot be read.

@@ -88,6 +88,9 @@ kinds! {
     /// The origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used.
     OriginFails "origin-fails" Old
         "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). Stored data is served meanwhile.";
+    /// The origin's answers change back and forth, so that changes are followed seldom.
+    AnswersFlip "answers-flip" Old
+        "Nothing, while the origin is being deployed. Otherwise, let all its machines give the same answers.";
     /// The data is dated in the future, so that its age is unknown.
     ClockWrong "clock-wrong" Yes
         "Set the clock of this machine, or of the machine that the data came from, for example with NTP.";
@@ -107,19 +110,16 @@ kinds! {
     ListingsBroken "listings-broken" No
         "Tell the provider: the rest is served, and the listings come back once they can be read.";
     /// A change is read again once old copies in caches before the origin have expired.
-    CopiesWait "waits-for-copies" No
+    CopiesWait "waits-for-copies" Old
         "Nothing. `POST /refresh` asks at once.";
     /// A cache before the origin sends copies older than `origin.cache_ttl`.
     CopiesOld "old-copies" Old
         "Set origin.cache_ttl to the time for which that cache keeps its copies, or shorten that time.";
-    /// The origin's answers change back and forth, so that changes are followed seldom.
-    AnswersFlip "answers-flip" Old
-        "Nothing, while the origin is being deployed. Otherwise, let all its machines give the same answers.";
     /// The origin's answers differ at each look although no `modified` does.
     AnswersUnsteady "answers-unsteady" No
         "Nothing: other bytes alone are no change. If you run the origin, send equal data as equal bytes.";
-    /// The clock of this machine is more than a minute behind the origin's.
-    ClockBehind "clock-behind" No
+    /// The clocks of this machine and of the origin differ by more than a minute.
+    ClocksDiffer "clocks-differ" No
         "Set this machine's clock, for example with NTP, or tell the provider. Ages are right, instants are not.";
     /// The origin states another number of listings than its pages show.
     TotalDiffers "total-differs" No
@@ -329,7 +329,7 @@ fn log(finding: &Finding) {
     let finding = kind.name();
     match (kind, unhealthy) {
         // Logged where they happen.
-        (Kind::ReloadFailed | Kind::LinesLost, _) => {}
+        (Kind::ReloadFailed | Kind::LinesLost | Kind::CertificateFiles, _) => {}
         // Of everyday: a first copy begins, a change waits, something is not known yet.
         (Kind::NoData | Kind::CopiesWait | Kind::TermsIncomplete | Kind::ShapeDisproved, _) => {
             tracing::info!(finding, todo, "{text}");

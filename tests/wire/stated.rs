@@ -334,3 +334,63 @@ async fn statuses_that_mean_200_are_taken_as_200() {
         assert_eq!(shield.get(LIST).await.status, 502, "{status}");
     }
 }
+
+/// One of two machines answers, as if by chance: the other one lacks three listings and has ten others otherwise.
+struct Turns {
+    asked: AtomicU64,
+    other: Origin,
+}
+
+impl std::fmt::Debug for Turns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Turns")
+    }
+}
+
+#[async_trait]
+impl Mishap for Turns {
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>> {
+        let is_other = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
+        let right = asked.right().await;
+        if !is_other {
+            return Ok(right);
+        }
+        let text = self.other.expected_text(asked.target).1;
+        Ok(answers::rewritten(right, |_| text).await)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_machines_with_other_data_are_one_finding() {
+    for cache_ttl in ["0s", "10s", "5m"] {
+        let switches = Switches { gzip: false, etags: EtagStyle::None, ..Switches::default() };
+        let [origin, other] = [origin_with(130, switches.clone()).await, origin_with(130, switches).await];
+        other.edit(|world| {
+            let ids = world.ids();
+            assert!(ids[20..23].iter().all(|id| world.remove(*id)) && ids[40..50].iter().all(|id| world.touch(*id)));
+        });
+        let server = Setup::mirror_of(&origin).set("ttl", "15s").set("origin.cache_ttl", cache_ttl).start().await;
+        server.settled(&origin).await;
+        let turns = Turns { asked: AtomicU64::new(0), other };
+        origin.set(|switches| switches.faults = vec![FaultRule::always("/", turns)]);
+        let told = async || server.finding("answers-flip").await.filter(|text| !text.contains("no longer"));
+        let began = Instant::now();
+        wait_until("it is told", || async { told().await.is_some() }).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(45), "{took:?}");
+        for _ in 0..240 {
+            sleep(Duration::from_secs(1)).await;
+            let status = server.status().await;
+            let findings = status["findings"].as_array().unwrap();
+            let others: Vec<_> = findings.iter().filter(|finding| finding["unhealthy"] == true).collect();
+            assert!(others.iter().all(|finding| finding["name"] == "answers-flip"), "{cache_ttl}: {others:#?}");
+        }
+        origin.set(|switches| switches.faults.clear());
+        let began = Instant::now();
+        while told().await.is_some() {
+            assert!(began.elapsed() < Duration::from_secs(12 * 60), "it is over");
+            sleep(Duration::from_secs(5)).await;
+        }
+        list_is_the_origins(&server, &origin, LIST).await;
+    }
+}

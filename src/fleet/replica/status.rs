@@ -165,7 +165,7 @@ impl ReplicaState {
             )
         } else {
             format!(
-                "the publisher itself has not confirmed its data since {}, {} ago; look at its /status",
+                "the publisher itself has not confirmed its data since {}, {} ago; its /status says why (a clock may differ)",
                 head.confirmed,
                 ago(unconfirmed)
             )

@@ -89,9 +89,11 @@ impl Status {
         all.extend(self.limiter.refused.findings(now, |peer| client_ip.trusts(peer)));
         all.extend(self.reloads.findings());
         all.extend(self.socket.finding());
-        all.extend(self.clock.behind_origin_ms().map(|millis| {
-            let behind = words::seconds(millis.unsigned_abs() / 1000);
-            Finding::new(Kind::ClockBehind, format!("the clock is {behind} behind that of the origin"))
+        all.extend(self.clock.differs_from_origin_ms(config.origin.cache_ttl).map(|behind_ms| {
+            let by = words::seconds(behind_ms.unsigned_abs() / 1000);
+            let (how, so) =
+                if behind_ms < 0 { ("behind", "") } else { ("ahead of", ": replicas take the data for older") };
+            Finding::new(Kind::ClocksDiffer, format!("the clock is {by} {how} that of the origin{so}"))
         }));
         all.extend(self.audits.as_ref().and_then(|audits| audits.score().finding()));
         let access = self.access.load();
@@ -105,7 +107,7 @@ impl Status {
                 }
             } else {
                 // The first copy waits for no younger copies.
-                blame(&mut all, self.no_data(), &[Kind::CopiesOld]);
+                blame(&mut all, self.no_data(), &[Kind::CopiesOld, Kind::CopiesWait]);
             }
             return all;
         };

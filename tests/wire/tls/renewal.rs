@@ -79,7 +79,7 @@ async fn a_new_certificate_is_taken_under_load_and_no_request_fails() {
         client.await.unwrap();
     }
     let said = server.process.said();
-    assert!(said.contains("the certificate was renewed") && !said.contains("ERROR"), "{said}");
+    assert!(said.contains("the new certificate is in use") && !said.contains("ERROR"), "{said}");
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
     }
     replace(dir.path(), "key.pem", &key);
     server.process.signal("HUP");
-    says(&server, "the certificate was renewed").await;
+    says(&server, "the new certificate is in use").await;
     assert_ne!(served(address, dir.path()).await, before);
     let over = async || server.finding("certificate-files").await.is_none_or(|told| told.starts_with("no longer: "));
     wait_until("it is over", over).await;

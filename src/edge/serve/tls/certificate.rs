@@ -311,7 +311,7 @@ impl Renewal {
                 let until = certificate.until;
                 self.current.certificate.store(Arc::new(certificate));
                 *self.current.problem.lock() = None;
-                tracing::info!(%until, "the certificate was renewed");
+                tracing::info!(%until, "the new certificate is in use");
                 (self.known, self.doubtful) = (seen, None);
                 return true;
             }
@@ -324,6 +324,8 @@ impl Renewal {
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
         let told = format!("the new certificate cannot be used; the old one stays: {}", errors.join("; "));
+        // Each of several within a minute, which are one finding.
+        tracing::warn!(finding = Kind::CertificateFiles.name(), todo = Kind::CertificateFiles.todo(), "HTTPS: {told}");
         *self.current.problem.lock() = Some(told);
         (self.known, self.doubtful) = (seen, None);
         false
