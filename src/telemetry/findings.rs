@@ -60,13 +60,13 @@ macro_rules! kinds {
 kinds! {
     /// The data directory has no room.
     DiskFull "disk-full" Yes
-        "Make room on that disk. Stored data is served meanwhile.";
+        "Make room on that disk. What is stored is served.";
     /// The data directory or its file system is read-only.
     DiskReadOnly "disk-read-only" Yes
-        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. Stored data is served meanwhile.";
+        "See whether the file system was remounted read-only (`findmnt`, `dmesg`). If not, make the directory writable for the user of the server. What is stored is served.";
     /// Reading or writing the data directory fails in another way.
     DiskFails "disk-fails" Yes
-        "Check that disk (`dmesg`, `smartctl`). Stored data is served meanwhile.";
+        "Check that disk (`dmesg`, `smartctl`). What is stored is served.";
     /// Work that blocks, as all that reads the disk does, found no free thread for 10 seconds and was dropped.
     ThreadsFew "no-threads" No
         "See whether the disk answers (`dmesg`, `iostat -x`): work that waits for it holds the threads. If it does, the machine has too much to do. Clients get 503 for what was dropped.";
@@ -84,10 +84,10 @@ kinds! {
         "If it is your publisher's key, put it (the second line of its .pub file) into bundle.trusted_keys and restart. If not, somebody else writes there: do not take it.";
     /// A replica cannot read the object store, or what is there is old.
     ReplicaFails "replica-fails" Old
-        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. Stored data is served meanwhile.";
+        "Check that this machine can read the object store (replica.url, its credentials), and that the publisher runs and is healthy. What is stored is served.";
     /// The origin cannot be reached, refuses requests, answers with errors, or sends answers that cannot be used.
     OriginFails "origin-fails" Old
-        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). Stored data is served meanwhile.";
+        "Check that the origin works, that this machine can reach it, and that its certificate is trusted (origin.ca_file). What is stored is served.";
     /// The origin's answers change back and forth, so that changes are followed seldom.
     AnswersFlip "answers-flip" Old
         "Nothing, while the origin is being deployed. Otherwise, let all its machines give the same answers.";
