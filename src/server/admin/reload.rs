@@ -48,7 +48,7 @@ impl Reloads {
         });
         let waits = applied.as_ref().filter(|report| !report.needs_restart.is_empty()).map(|report| {
             let keys = report.needs_restart.join(", ");
-            let text = format!("as of the reload at {}, changed keys take effect at the next start: {keys}", at(report));
+            let text = format!("as of {}, changed keys take effect at the next start: {keys}", at(report));
             let finding = Finding::new(Kind::RestartNeeded, text);
             if failed.is_some() { finding.todo(CORRECT_FIRST) } else { finding }
         });
