@@ -373,7 +373,7 @@ impl StampWatch {
         self.compare_with_ttl(by_age_ms.unwrap_or_else(|| by_origin_ms.saturating_sub(claimed_ms)));
         let is_aged = said_age || is_older || is_late || undated;
         if is_aged && class != AnswerClass::Details {
-            let age_ms = u64::try_from(by_origin_ms.saturating_sub(until_ms)).unwrap_or(0);
+            let age_ms = u64::try_from(received_ms.saturating_sub(until_ms)).unwrap_or(0);
             self.status.saw_copy(Duration::from_millis(age_ms));
         }
         Dated { until_ms, claimed_ms, since_ms: latest_ms.saturating_add(answer.grain_ms()), is_aged }

@@ -206,7 +206,7 @@ pub struct Picture {
     broken: BTreeMap<u64, usize>,
     /// By path.
     looks: BTreeMap<String, Looks>,
-    /// How long before its arrival the answer was made that came latest of all, and when it came.
+    /// How long before its arrival, by our clock, the answer was made that came latest of all, and when it came.
     copy_seen: Option<(Duration, Instant)>,
 }
 
@@ -222,10 +222,13 @@ impl Picture {
     }
 
     /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no
-    /// copies.
-    pub fn copy_age(&self) -> Option<Duration> {
+    /// copies. `lag_ms`: by how much the origin's clock is behind ours, as is known
+    /// by now.
+    pub fn copy_age(&self, lag_ms: i64) -> Option<Duration> {
         const HOUR: Duration = Duration::from_secs(3600);
-        self.copy_seen.filter(|(_, at)| at.elapsed() < HOUR).map(|(age, _)| age)
+        self.copy_seen
+            .filter(|(_, at)| at.elapsed() < HOUR)
+            .map(|(age, _)| age.saturating_sub(Duration::from_millis(u64::try_from(lag_ms).unwrap_or(0))))
     }
 
     /// The oldest copy that was too old, while another could be expected.
@@ -486,10 +489,10 @@ impl OriginStatus {
         }
     }
 
-    /// An answer confirms the data only for an instant that was so long ago.
+    /// An answer confirms the data only for an instant that was so long ago, by our clock.
     pub fn saw_copy(&self, age: Duration) {
         let mut picture = self.0.lock();
-        if picture.copy_age().is_none_or(|oldest| age >= oldest) {
+        if picture.copy_age(0).is_none_or(|oldest| age >= oldest) {
             picture.copy_seen = Some((age, Instant::now()));
         }
     }

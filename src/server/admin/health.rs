@@ -157,7 +157,8 @@ impl Status {
             let failing = picture.failing().unwrap_or_default();
             let fails = (!is_why(failing, overdue, config.ttl)).then_some(Kind::OriginFails);
             // One that was seen once, long ago, explains nothing.
-            let copies = picture.copy_age().is_none_or(|age| age <= config.origin.cache_ttl).then_some(Kind::CopiesOld);
+            let copies = picture.copy_age(self.clock.origin_lag_ms());
+            let copies = copies.is_none_or(|age| age <= config.origin.cache_ttl).then_some(Kind::CopiesOld);
             let innocent: Vec<Kind> = fails.into_iter().chain(copies).collect();
             blame(&mut all, lack.todo(todo), &innocent);
         }
@@ -169,7 +170,7 @@ impl Status {
         let (config, limit) = (self.settings.load(), self.budget()?.view().limit);
         // Much older ones have a finding of their own.
         let most = picture.old_copy().map_or(Duration::MAX, |_| config.origin.cache_ttl);
-        let copies = picture.copy_age().unwrap_or_default().min(most);
+        let copies = picture.copy_age(self.clock.origin_lag_ms()).unwrap_or_default().min(most);
         let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let (text, todo) = too_late(config.ttl, oldest, copies, limit)?;
         Some(Finding::new(Kind::TtlShort, text).todo(todo))
