@@ -27,6 +27,13 @@ fn too_few_threads(refused: u64) -> Option<Finding> {
     })
 }
 
+/// `behind_ms`: the origin's clock; negative: it is ahead.
+fn clocks_differ(behind_ms: i64) -> Finding {
+    let by = words::seconds(behind_ms.unsigned_abs() / 1000);
+    let (how, so) = if behind_ms < 0 { ("behind", "") } else { ("ahead of", ": replicas take the data for older") };
+    Finding::new(Kind::ClocksDiffer, format!("the clock is {by} {how} that of the origin{so}"))
+}
+
 /// Whether an origin that has failed for so long is why data is overdue for so long: a hiccup explains no old data.
 fn is_why(failing: Duration, overdue: Duration, ttl: Duration) -> bool {
     2 * failing + ttl >= overdue
@@ -89,12 +96,7 @@ impl Status {
         all.extend(self.limiter.refused.findings(now, |peer| client_ip.trusts(peer)));
         all.extend(self.reloads.findings());
         all.extend(self.socket.finding());
-        all.extend(self.clock.differs_from_origin_ms(config.origin.cache_ttl).map(|behind_ms| {
-            let by = words::seconds(behind_ms.unsigned_abs() / 1000);
-            let (how, so) =
-                if behind_ms < 0 { ("behind", "") } else { ("ahead of", ": replicas take the data for older") };
-            Finding::new(Kind::ClocksDiffer, format!("the clock is {by} {how} that of the origin{so}"))
-        }));
+        all.extend(self.clock.differs_from_origin_ms(config.origin.cache_ttl).map(clocks_differ));
         all.extend(self.audits.as_ref().and_then(|audits| audits.score().finding()));
         let access = self.access.load();
         let queues = standard_error().into_iter().chain(access.as_ref().map(|access| &access.lines));
