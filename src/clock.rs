@@ -322,6 +322,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn an_origin_that_is_later_than_caches_make_it_has_another_clock() {
+        let clock = Clock::fake(WallTime::from_seconds(1_000_000)).clock();
+        let at = |behind: i64| WallTime::from_seconds(1_000_000 - behind);
+        let differs = |seconds| clock.differs_from_origin_ms(Duration::from_secs(seconds));
+        assert_eq!(differs(0), None);
+        clock.note_origin_date(at(360), at(0));
+        assert_eq!([299, 300].map(differs), [Some(360_000), None]);
+        clock.note_origin_date(at(30), at(0));
+        assert_eq!(differs(0), None, "one answer shows that it was a cache");
+    }
+
+    #[test]
     fn an_instant_renders_as_http_date_and_rfc_3339() {
         let time = WallTime::from_millis(784_111_777_250);
         assert_eq!(WallTime::parse_rfc3339("1994-11-06T09:49:37.250+01:00"), Ok(time));

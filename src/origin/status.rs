@@ -2,6 +2,7 @@
 //!
 //! It decides nothing. Callers: [`super`] writes, [`crate::server::admin`] reads.
 
+mod looks;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use trouble::{CopiesWait, HeldBack, OldCopy, Vanishing};
 use super::ask::{AskError, UNUSABLE};
 use super::health::{FEW, Health, Judgement, Witness};
 use super::window::Class;
+use looks::Looks;
 
 named! {
     /// The origin's state, as last seen.
@@ -72,9 +74,6 @@ pub struct Progress {
 /// So many answers in a row that may not be stored are no accident.
 const MANY_UNSTORED: u64 = 3;
 
-/// So many looks in a row show that answers differ at each.
-const MANY_UNSTEADY: u32 = 3;
-
 /// If the last request of a shield failed, and no other one came for so long, that is what is known of the origin.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -107,49 +106,6 @@ impl Recent {
     /// How many in a row failed.
     const fn in_row(self) -> u32 {
         self.failed.trailing_ones()
-    }
-}
-
-/// So many bodies in a row that were sent before show that answers change back and forth, until so many looks in a row show
-/// no other body.
-const MANY_RETURNS: u32 = 2;
-const MANY_STEADY: u32 = 4;
-
-/// Looks at one resource.
-#[derive(Clone, Copy, Debug, Default)]
-struct Looks {
-    /// Of the last body, and of the one that it replaced.
-    hashes: [Option<ContentHash>; 2],
-    /// How many in a row showed the last body again.
-    steady: u32,
-    /// How many other bodies in a row were the one that was replaced.
-    returns: u32,
-    /// How many in a row showed another body although nothing was modified.
-    in_row: u32,
-    /// How many listings had other values at the last of these.
-    listings: u64,
-}
-
-impl Looks {
-    /// `hash`, `differs`: as in [`OriginStatus::looked`].
-    fn saw(&mut self, hash: Option<ContentHash>, differs: Option<u64>) {
-        let [last, before] = self.hashes;
-        if hash.is_none() || hash == last {
-            (self.steady, self.in_row) = (self.steady.saturating_add(1), 0);
-            return;
-        }
-        let is_back = hash == before;
-        self.returns = if is_back { self.returns.saturating_add(1) } else { 0 };
-        (self.hashes, self.steady) = ([hash, last], 0);
-        match differs {
-            _ if is_back => self.in_row = 0,
-            Some(listings) => (self.in_row, self.listings) = (self.in_row.saturating_add(1), listings),
-            None => {}
-        }
-    }
-
-    const fn take_turns(&self) -> bool {
-        self.returns >= MANY_RETURNS && self.steady < MANY_STEADY
     }
 }
 
@@ -222,13 +178,11 @@ impl Picture {
     }
 
     /// For how long before their arrival the answers of the last hour confirm the data, at worst; `None`: they are no
-    /// copies. `lag_ms`: by how much the origin's clock is behind ours, as is known
-    /// by now.
+    /// copies. `lag_ms`: by how much the origin's clock is behind ours, as far as is known by now.
     pub fn copy_age(&self, lag_ms: i64) -> Option<Duration> {
         const HOUR: Duration = Duration::from_secs(3600);
-        self.copy_seen
-            .filter(|(_, at)| at.elapsed() < HOUR)
-            .map(|(age, _)| age.saturating_sub(Duration::from_millis(u64::try_from(lag_ms).unwrap_or(0))))
+        let lag = Duration::from_millis(lag_ms.max(0).unsigned_abs());
+        self.copy_seen.filter(|(_, at)| at.elapsed() < HOUR).map(|(age, _)| age.saturating_sub(lag))
     }
 
     /// The oldest copy that was too old, while another could be expected.
@@ -279,14 +233,14 @@ impl Picture {
     /// Everything that is wrong with the origin.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let take_turns = self.looks.values().any(Looks::take_turns);
-        // What was followed last may be what the origin stays at.
+        // Without a change that waits, the origin may stay at what was followed last.
         let waits = self.flips_until.is_some() && self.state == OriginState::Changed;
         let flips = (take_turns || waits).then(|| {
             let wait = self.flips_until.map(|until| format!("; no change is followed before {until}"));
             let text = format!("the answers of the origin change back and forth{}", wait.unwrap_or_default());
             Finding::new(Kind::AnswersFlip, text)
         });
-        // Then they do not fit together, and it waits again and again.
+        // Answers that change back and forth do not fit together, and make it wait again and again.
         let fails = self.fails().filter(|_| flips.is_none() || self.state != OriginState::Nonsense);
         let unstored = (self.shield && self.unstored >= MANY_UNSTORED).then(|| {
             let text = format!(
@@ -309,15 +263,7 @@ impl Picture {
             let text = format!("the origin has {many} that cannot be read (page {page}, `per_page=100`): left out");
             Finding::new(Kind::ListingsBroken, text)
         });
-        let unsteady = self.looks.iter().find(|(_, looks)| looks.in_row >= MANY_UNSTEADY);
-        let unsteady = unsteady.map(|(path, looks)| {
-            let how = match looks.listings {
-                0 => "in bytes, not in values".to_owned(),
-                many => format!("{}, whose `modified` stands, in values", counted(many, "listing")),
-            };
-            let text = format!("the origin's answers to {path} differ at each look ({how})");
-            Finding::new(Kind::AnswersUnsteady, text).because(if looks.listings == 0 { "bytes" } else { "values" })
-        });
+        let unsteady = self.looks.iter().find_map(|(path, looks)| looks.unsteady(path));
         [fails, unstored, held, details, old, waits, broken, flips, unsteady].into_iter().flatten().collect()
     }
 
@@ -587,6 +533,14 @@ mod tests {
         assert_eq!(since(), None);
         status.update(|picture| picture.state = OriginState::Nonsense);
         assert!(since().is_some());
+    }
+
+    #[test]
+    fn the_age_of_a_copy_is_corrected_by_a_clock_that_is_known_later() {
+        let status = OriginStatus::default();
+        status.saw_copy(Duration::from_secs(3620));
+        let age = |lag_ms| status.picture().copy_age(lag_ms).map(|age| age.as_secs());
+        assert_eq!([0, 3_600_000, 7_200_000, -60_000].map(age), [Some(3620), Some(20), Some(0), Some(3620)]);
     }
 
     #[tokio::test(start_paused = true)]

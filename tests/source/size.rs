@@ -24,7 +24,7 @@ const LIMITS: &[(&str, usize)] = &[
     ("lib", 19),
     ("main", 6),
     ("mirror", 6_499),
-    ("origin", 4_036),
+    ("origin", 4_042),
     ("protocol", 2_240),
     ("server", 4_298),
     ("tasks", 333),

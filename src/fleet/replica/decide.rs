@@ -103,7 +103,7 @@ pub(crate) fn believed_ms(confirmed_ms: i64, now: WallTime) -> i64 {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
     #[error(
-        "there is no head.json in the object store: no publisher has written there, or it was removed, replica.url is wrong, or \
+        "there is no head.json in the object store: no publisher has written there, the head was removed, replica.url is wrong, or \
          its directory is not mounted"
     )]
     NoHead,

@@ -30,7 +30,7 @@ fn too_few_threads(refused: u64) -> Option<Finding> {
 /// `behind_ms`: the origin's clock; negative: it is ahead.
 fn clocks_differ(behind_ms: i64) -> Finding {
     let by = words::seconds(behind_ms.unsigned_abs() / 1000);
-    let (how, so) = if behind_ms < 0 { ("behind", "") } else { ("ahead of", ": replicas take the data for older") };
+    let (how, so) = if behind_ms < 0 { ("behind", "") } else { ("ahead of", ": replicas take the data for too old") };
     Finding::new(Kind::ClocksDiffer, format!("the clock is {by} {how} that of the origin{so}"))
 }
 

@@ -107,6 +107,7 @@ async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
         .await;
         let told = server.finding("certificate-files").await.unwrap();
         assert!(told.contains("the old one stays"), "{told}");
+        says(&server, wrong).await;
         assert_eq!(served(address, dir.path()).await, before);
     }
     replace(dir.path(), "key.pem", &key);

@@ -122,7 +122,7 @@ async fn a_store_that_is_empty_away_or_stands_still_is_told_and_the_replica_serv
     let (origin, mirror) = mirrored(120, Switches::default()).await;
     let mut shelf = Shelf::new();
     let mut replica = replica_of(&shelf).set("ttl", "2s").start().await;
-    says(&replica, "no publisher has written there, or it was removed").await;
+    says(&replica, "no publisher has written there, the head was removed").await;
     let ready = replica.admin(Method::GET, "/readyz").await;
     assert!(ready.status == 503 && ready.text().contains("there is no head.json in the object store"), "{ready:?}");
     let list = replica.get(LIST).await;
